@@ -17,8 +17,7 @@ from warmstart.experiment.store import SweepContext, find_result, result_file
 from warmstart.experiment.trial import Method, Trial
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.interop.companions import read_pooling
-from warmstart.interop.folder import shards_of
-from warmstart.interop.hub import find_folder
+from warmstart.interop.folder import find_folder, shards_of
 from warmstart.system.storage import inside, names_a_folder
 from warmstart.tasks.load import load_named_tasks
 

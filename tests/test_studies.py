@@ -66,8 +66,8 @@ from warmstart.model.files import save
 from warmstart.model.history import PretrainRecord
 from warmstart.model.inference import embed
 from warmstart.model.model import Model, fresh_head
-from warmstart.report.parts import Section
-from warmstart.report.result import StudyResult, Summary, finish_study
+from warmstart.report.parts import Section, Table
+from warmstart.report.result import StudyResult, finish_study
 from warmstart.report.study_charts import heat_chart
 from warmstart.stack.files import save_stack
 from warmstart.stack.fitted import FittedBaseline
@@ -152,7 +152,7 @@ RESULT = StudyResult(
     ["It works.", "It is fast & small."],
     {"scores": pl.DataFrame({"name": ["a", "b"], "score": [0.5, float("nan")]})},
     {"best": np.float32(0.5)},  # type: ignore[dict-item]
-    Summary(("name", "score"), [("a", "50.0%"), ("<b>", "-")]),
+    Table(("name", "score"), [("a", "50.0%"), ("<b>", "-")]),
     details=(1, 2),
 )
 

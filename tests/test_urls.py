@@ -16,7 +16,7 @@ import pytest
 from helpers.models import SENTENCES
 from helpers.refusals import refused
 from warmstart.cli import main
-from warmstart.commands.import_.command import fetch
+from warmstart.commands.import_ import fetch
 from warmstart.commands.settings import TokenizeConfig
 from warmstart.commands.tokenize import tokenize
 from warmstart.corpora import write as write_module

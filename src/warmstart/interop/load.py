@@ -22,7 +22,7 @@ def load(folder: str | Path, *, selftest: bool = True) -> Bundle | Stack:
     """
     if str(folder).startswith("hf:"):
         from warmstart.interop.convert import from_huggingface
-        from warmstart.interop.hub import find_folder
+        from warmstart.interop.folder import find_folder
 
         return from_huggingface(find_folder(str(folder)))
     if is_stack(place := find_model(folder)):
@@ -67,7 +67,7 @@ def load_model(path: str | Path) -> Bundle:
         )
     if str(path).startswith("hf:"):
         from warmstart.interop.convert import import_folder
-        from warmstart.interop.hub import find_folder
+        from warmstart.interop.folder import find_folder
 
         place, imported = Path(path), import_folder(find_folder(str(path)))
         bundle, checked = imported.bundle, "not a bundle, so not checked"
