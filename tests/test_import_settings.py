@@ -20,9 +20,9 @@ from helpers.refusals import refused
 from warmstart.data.encode import encode
 from warmstart.errors import ModelError, TokenizerError
 from warmstart.interop import settings as table
+from warmstart.interop.companions import framed
 from warmstart.interop.convert import from_huggingface, import_folder
 from warmstart.interop.families import FAMILIES
-from warmstart.interop.framing import framed
 from warmstart.interop.settings import FOREIGN_SETTINGS, config_settings, unapplied
 
 TEXTS = ["She Holds the CAT", "the café 数字 at É", ""]

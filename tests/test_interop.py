@@ -35,12 +35,10 @@ from warmstart.heads.embedding import EmbeddingHead, EmbeddingHeadConfig
 from warmstart.heads.language_modeling import LMHead
 from warmstart.heads.per_text import ClassificationHeadConfig
 from warmstart.heads.settings import LMHeadConfig
-from warmstart.interop import hub
+from warmstart.interop.companions import framed
 from warmstart.interop.convert import from_huggingface, import_folder, to_tensors
 from warmstart.interop.families import FAMILIES
-from warmstart.interop.folder import read_tensors
-from warmstart.interop.framing import framed
-from warmstart.interop.hub import find_folder
+from warmstart.interop.folder import find_folder, read_tensors
 from warmstart.interop.onnx import TOLERANCE, largest_gap, probe_texts
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.files import load_bundle, save
@@ -289,7 +287,7 @@ def test_a_fetched_index_writes_no_file_outside(
     for name in ("config.json", "tokenizer.json", "x"):
         (model / name).write_text("{}")
     (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "x?/../../stolen"}}))
-    monkeypatch.setattr(hub, "ADDRESS", serve(tmp_path / "www") + "/{name}/{file}")
+    monkeypatch.setattr("warmstart.interop.folder.ADDRESS", serve(tmp_path / "www") + "/{name}/{file}")
     cache = tmp_path / "home" / "models"
     refused(ModelError, "must name files of its own folder", find_folder, "hf:someone/bad", cache)
     assert not [place for place in (tmp_path / "home").rglob("*") if place != cache]

@@ -16,7 +16,7 @@ from warmstart.experiment.config import RaceConfig
 from warmstart.experiment.refit import refit
 from warmstart.experiment.sweep import open_sweep, run_sweep
 from warmstart.interop.load import load
-from warmstart.interop.stack_export import stack_to_onnx
+from warmstart.interop.onnx import stack_to_onnx
 from warmstart.model.bundle import Calibration
 from warmstart.model.fitted import FittedBaseline
 from warmstart.model.readout import ConstantReadout, PerLabelReadout

@@ -36,10 +36,8 @@ from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.registry import make_head
 from warmstart.interop import onnx as ours
-from warmstart.interop import stack_export
-from warmstart.interop.onnx import OnnxModel, relative_difference, to_onnx
+from warmstart.interop.onnx import OnnxModel, relative_difference, stack_to_onnx, to_onnx
 from warmstart.interop.portable import probabilities
-from warmstart.interop.stack_export import stack_to_onnx
 from warmstart.model import files
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.files import load_bundle, save
@@ -206,7 +204,7 @@ def test_the_script_predicts_what_baselines_predict(
     type_name: str, graphs: bool, tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For every task type that has probabilities or numbers, with pairs of texts, and calibrated."""
-    monkeypatch.setattr(stack_export, "_compared", lambda stack, folder: 0.0)  # a process for each: the next test has one
+    monkeypatch.setattr(ours, "_compared", lambda stack, folder: 0.0)  # a process for each: the next test has one
     bundle = language_bundle(tokenizer)
     encoder = Bundle(swap_head(bundle.model, EmbeddingHeadConfig(normalize=False), 0), tokenizer)
     task = load_task(write_task(tmp_path / "task", type_name))
@@ -259,9 +257,9 @@ def test_a_stack_goes_out(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pyt
 def test_an_export_that_differs_is_not_written(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor one whose script fails."""
     stack = replace(made(tokenizer), members=made(tokenizer).members[1:])
-    monkeypatch.setattr(stack_export, "raw_predictions", lambda _, texts: np.zeros((len(texts), 2)))
+    monkeypatch.setattr(ours, "raw_predictions", lambda _, texts: np.zeros((len(texts), 2)))
     differs = "must predict what the saved one predicts, but differs by"
     refused(ModelError, differs, stack_to_onnx, stack, tmp_path / "out")
-    monkeypatch.setattr(stack_export, "_RUN", "raise SystemExit('no numpy here')")
+    monkeypatch.setattr(ours, "_RUN", "raise SystemExit('no numpy here')")
     refused(ModelError, "without warmstart, but failed: no numpy here", stack_to_onnx, stack, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -22,9 +22,8 @@ from warmstart.commands.evaluate.result import count_significant, pairs_result
 from warmstart.data.conllu import read_conllu
 from warmstart.data.probing import IGNORED, read_probing_files, word_tasks
 from warmstart.errors import DataError, ModelError
-from warmstart.inspection.measured_pairs import PairsMeasured
 from warmstart.inspection.minimal_pairs import MinimalPair, PairGroup, by_phenomenon, judge_pairs, mean_accuracy, read_minimal_pairs
-from warmstart.inspection.sentence_scores import score_sentences
+from warmstart.inspection.sentence_scores import PairsMeasured, score_sentences
 from warmstart.inspection.tokens import is_punctuation, sample_passages, word_boundaries
 from warmstart.model.bundle import Bundle, Language
 from warmstart.model.files import save

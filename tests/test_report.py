@@ -22,8 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import warmstart
-from warmstart.report import charts, drawing, theme
-from warmstart.report.charts import number_categories
+from warmstart.report import charts, drawing
+from warmstart.report.charts import BLUE, COLOURS, DARK, GREEN, INK, QUIET, SPARE, WHITE, colours, in_dark, number_categories
 from warmstart.report.drawing import svg
 from warmstart.report.drawings import (
     class_balance_chart,
@@ -43,7 +43,6 @@ from warmstart.report.page import drawable, write_report
 from warmstart.report.parts import HEADLINE_WORDS, Figure, Report, Section, Table, headline, paragraphs_once
 from warmstart.report.study_charts import pairs_chart, probe_chart
 from warmstart.report.templates import COMMON_STYLE, icon
-from warmstart.report.theme import BLUE, COLOURS, DARK, GREEN, INK, QUIET, SPARE, WHITE, colours, in_dark
 from warmstart.stats.formatting import merged_notes
 
 ROOT = Path(warmstart.__file__).parent
@@ -430,7 +429,7 @@ def test_colours_of_charts_are_told_apart_by_everyone() -> None:
 def test_charts_take_their_colours_from_the_theme() -> None:
     """No other file names a colour, so that no chart is unreadable in the dark or to the colour-blind."""
     colour = re.compile(r"\"#[0-9a-fA-F]{6}\b|alt.Scale\(scheme=\"(?!viridis)")
-    assert [path for path in ROOT.rglob("*.py") if colour.search(path.read_text("utf-8"))] == [Path(str(theme.__file__))]
+    assert [path for path in ROOT.rglob("*.py") if colour.search(path.read_text("utf-8"))] == [Path(str(charts.__file__))]
 
 
 def test_a_dark_page_changes_colours_and_nothing_else() -> None:

@@ -16,10 +16,9 @@ import yaml
 from helpers.holding import held_by_another
 from helpers.tasks import race_config, write_race_inputs
 from warmstart.cli import main
+from warmstart.commands import runs as command
 from warmstart.commands.race.command import race
-from warmstart.commands.runs import command
-from warmstart.commands.runs.command import RunsConfig, list_runs
-from warmstart.commands.runs.result import RunsResult
+from warmstart.commands.runs import RunsConfig, RunsResult, list_runs
 from warmstart.runs.record import end_record, write_record
 from warmstart.runs.state import RunState, find_runs
 from warmstart.system.locks import LOCK, holder_of, releasing_locks

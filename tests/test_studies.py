@@ -69,8 +69,8 @@ from warmstart.model.model import Model, fresh_head
 from warmstart.model.readout import LinearReadout
 from warmstart.model.rows import WordRows
 from warmstart.model.stack import Member, Stack
-from warmstart.report.parts import Section
-from warmstart.report.result import StudyResult, Summary, finish_study
+from warmstart.report.parts import Section, Table
+from warmstart.report.result import StudyResult, finish_study
 from warmstart.report.study_charts import heat_chart
 from warmstart.studies.explain import explain_result, explainer, heat_text, printed
 from warmstart.studies.lab import finding, lab_result
@@ -150,7 +150,7 @@ RESULT = StudyResult(
     ["It works.", "It is fast & small."],
     {"scores": pl.DataFrame({"name": ["a", "b"], "score": [0.5, float("nan")]})},
     {"best": np.float32(0.5)},  # type: ignore[dict-item]
-    Summary(("name", "score"), [("a", "50.0%"), ("<b>", "-")]),
+    Table(("name", "score"), [("a", "50.0%"), ("<b>", "-")]),
     details=(1, 2),
 )
 

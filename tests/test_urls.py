@@ -17,7 +17,7 @@ import pytest
 from helpers.models import SENTENCES
 from helpers.refusals import refused
 from warmstart.cli import main
-from warmstart.commands.import_.command import fetch
+from warmstart.commands.import_ import fetch
 from warmstart.commands.recipe import read_recipe
 from warmstart.commands.settings import TokenizeConfig
 from warmstart.commands.tokenize import tokenize
@@ -30,8 +30,7 @@ from warmstart.experiment.store import SweepContext, find_result, result_file
 from warmstart.experiment.trial import Method, Trial
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.interop.companions import read_pooling
-from warmstart.interop.folder import shards_of
-from warmstart.interop.hub import find_folder
+from warmstart.interop.folder import find_folder, shards_of
 from warmstart.system import urls
 from warmstart.system.storage import inside, names_a_folder
 from warmstart.system.urls import bring, is_url, remote_files

@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from warmstart.commands.export import export_model as export_model
     from warmstart.commands.fit.command import fit as fit
     from warmstart.commands.fit.command import fit_data as fit_data
-    from warmstart.commands.import_.command import import_model as import_model
+    from warmstart.commands.import_ import import_model as import_model
     from warmstart.commands.pretrain.command import pretrain as pretrain
     from warmstart.commands.quickstart.command import quickstart as quickstart
     from warmstart.commands.race.command import race as race

@@ -43,7 +43,7 @@ from warmstart.heads.pooled import POOLINGS, join_windows
 from warmstart.heads.settings import WindowPooling
 from warmstart.interop.convert import from_huggingface
 from warmstart.interop.encoders import ENCODERS, find_model, installed, is_encoder
-from warmstart.interop.hub import find_folder
+from warmstart.interop.folder import find_folder
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import find_bundle, load_bundle, save
 from warmstart.model.history import DataRecord, Record, last_adaptation

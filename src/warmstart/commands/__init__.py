@@ -149,7 +149,7 @@ COMMANDS = Registry(
             "studies.neurons", "StudyNeuronsConfig", "study_neurons", "which properties of tokens do neurons detect?"
         ),
         "import": Command(
-            "commands.import_.command",
+            "commands.import_",
             "commands.settings:ImportConfig",
             "import_model",
             "read a pretrained model (GPT-2, BERT, Llama, GGUF ...); --list names some",
@@ -160,7 +160,7 @@ COMMANDS = Registry(
             "export_model",
             "write a model for transformers, PEFT or ONNX",
         ),
-        "runs": Command("commands.runs.command", "RunsConfig", "list_runs", "list the runs of a folder, or follow one"),
+        "runs": Command("commands.runs", "RunsConfig", "list_runs", "list the runs of a folder, or follow one"),
         "recipe": Command(
             "commands.recipe", "RecipeConfig", "recipe", "run the steps of a recipe, one after another", goes_on=True
         ),

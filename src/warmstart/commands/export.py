@@ -20,8 +20,7 @@ from warmstart.interop.convert import from_huggingface
 from warmstart.interop.export import embedding_bundle, output_difference, to_huggingface
 from warmstart.interop.families import FAMILIES
 from warmstart.interop.load import load_predictor
-from warmstart.interop.onnx import GRAPH, INT8_GRAPH, OnnxModel, relative_difference, to_onnx
-from warmstart.interop.stack_export import stack_to_onnx
+from warmstart.interop.onnx import GRAPH, INT8_GRAPH, OnnxModel, relative_difference, stack_to_onnx, to_onnx
 from warmstart.model.bundle import Bundle
 from warmstart.model.stack import Stack
 from warmstart.stats.formatting import file_size, model_name, percent

@@ -1,9 +1,10 @@
 """Ablation: components of a model are replaced one at a time, and the model is evaluated again.
 
 A component's states are replaced by zero (Michel et al. 2019), by their mean over the texts, or by those of another random token; a
-block is skipped.
+block is skipped. A language model is evaluated by its loss on passages of a text.
 
-Letters: B batch, T tokens, W numbers of a component, D width, H heads, L depth, N texts, R resamples.
+Letters: B batch, T tokens, W numbers of a component, D width, H heads, L depth, N texts or passages, M predicted tokens, V
+vocabulary, R resamples.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from typing import Any, Literal
 
 import numpy as np
@@ -23,13 +24,17 @@ from torch import Tensor, nn
 from warmstart.backbone.backbone import Backbone
 from warmstart.backbone.config import BackboneConfig
 from warmstart.backbone.taps import tapped
-from warmstart.data.encode import Encoded
+from warmstart.data.encode import Encoded, padded
 from warmstart.data.read import documents_of
 from warmstart.data.source import Source
 from warmstart.data.task import Task
-from warmstart.inspection.passages import language_passages, passage_losses
+from warmstart.errors import DataError, ModelError
+from warmstart.inspection.tokens import token_chunks
 from warmstart.model.bundle import Bundle
+from warmstart.model.inference import run_in_batches
 from warmstart.model.model import Model
+from warmstart.objectives.config import ObjectiveConfig
+from warmstart.objectives.masked import mask_tokens
 from warmstart.seeding import rng
 from warmstart.stats.differences import Difference, MethodScores, paired_difference
 from warmstart.stats.multiple_testing import holm
@@ -37,6 +42,73 @@ from warmstart.stats.ratios import resampled_ratios
 from warmstart.stats.resampling import resample_counts
 from warmstart.system.console import console
 from warmstart.training.progress import counting
+from warmstart.types import IGNORE, Batch
+
+
+@dataclass(frozen=True)
+class Passages:
+    """N passages as a language model reads them, with targets."""
+
+    encoded: Encoded
+    targets: tuple[np.ndarray, ...]
+    """each (T,) int64: the token to be predicted at each position, or ``IGNORE``"""
+    causal: bool
+    """every token is predicted from those before it; if False, masked tokens are predicted from both sides"""
+
+    @property
+    def counts(self) -> np.ndarray:
+        """(N,) predicted tokens of each passage."""
+        return np.array([int((row != IGNORE).sum()) for row in self.targets])
+
+
+def language_passages(bundle: Bundle, documents: Iterable[str], limit: int, seed: int, max_length: int | None = None) -> Passages:
+    """The first ``limit`` passages of the documents: a passage is a document, or as much of one as fits into ``max_length`` tokens.
+
+    ``max_length`` is the model's own by default. A causal model predicts every token; for a masked model 15% of each passage, but
+    at least one token, are masked once. Raises ``DataError`` for fewer than two passages with a prediction, and ``ModelError``
+    for a model that was not trained to predict plain text.
+    """
+    if bundle.likelihood is None:
+        raise ModelError(
+            "the loss of a text needs a model trained to predict text, but this one has no language head, or was trained on "
+            "sentinel spans only; give it a task instead"
+        )
+    specials, vocabulary = bundle.tokenizer.specials, bundle.tokenizer.vocabulary()
+    causal = bundle.likelihood == "causal"
+    chunks = token_chunks(bundle.tokenizer, documents, (max_length or bundle.model.backbone.config.max_length) - 2)
+    objective = ObjectiveConfig(name="masked", mask_rate=0.15)
+    rows, targets = list[np.ndarray](), list[np.ndarray]()
+    for number, chunk in enumerate(islice(chunks, limit)):
+        if causal:
+            rows.append(np.array([specials.begin, *chunk[:-1]], dtype=np.int64))
+            targets.append(np.array(chunk, dtype=np.int64))
+            continue
+        ids = np.array([[specials.begin, *chunk, specials.eos]], dtype=np.int64)
+        inputs, chosen = mask_tokens(ids, np.ones_like(ids, dtype=bool), rng(seed, "hidden", number), vocabulary, objective)
+        if chosen.any():
+            rows.append(inputs[0])
+            targets.append(np.where(chosen, ids, IGNORE)[0])
+    if len(rows) < 2:
+        raise DataError(f"the loss of a text needs at least two passages, but there are {len(rows)}; give more text")
+    return Passages(Encoded(tuple(rows), np.zeros(len(rows), dtype=np.int64)), tuple(targets), causal)
+
+
+def passage_losses(model: Model, passages: Passages, pad_id: int) -> np.ndarray:
+    """(N,) summed loss in nats over the predicted tokens of each passage."""
+
+    def sums(batch: Batch, indices: np.ndarray) -> Tensor:
+        targets = torch.from_numpy(padded([passages.targets[index] for index in indices], IGNORE)).to(batch.ids.device)
+        predicted = targets != IGNORE
+        states = model.backbone.forward_batch(batch, causal=passages.causal).last_hidden_state  # (B, T, D)
+        logits = model.head(states[predicted]).float()  # (M, V)
+        nats = logits.logsumexp(dim=-1) - logits.gather(-1, targets[predicted][:, None])[:, 0]
+        return torch.zeros(targets.shape, device=nats.device).masked_scatter(predicted, nats).sum(dim=1)
+
+    out = np.empty(len(passages.encoded))
+    for indices, losses in run_in_batches(model, passages.encoded, pad_id, forward=sums):
+        out[indices] = losses.numpy()
+    return out
+
 
 _SIGNIFICANCE = 0.05
 

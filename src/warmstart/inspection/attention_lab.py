@@ -86,21 +86,19 @@ def orthonormal_vectors(count: int, width: int, seed: int) -> np.ndarray:
 
 def measure_copying(betas: Sequence[float], count: int = 8, width: int = 16, seed: int = 0) -> Experiment:
     """A query along one key copies its value: the weight is ``e^beta / (e^beta + n - 1)``."""
-    keys = orthonormal_vectors(count, width, seed)
-    closed = [math.exp(beta) / (math.exp(beta) + count - 1) for beta in betas]
-    measured = [float(softmax_weights(beta * keys[2], keys)[2]) for beta in betas]
-    return _by_beta("copying", betas, closed, measured)
+    return _by_beta("copying", betas, orthonormal_vectors(count, width, seed), (2,))
 
 
 def measure_averaging(betas: Sequence[float], count: int = 8, width: int = 16, seed: int = 0) -> Experiment:
     """A query along two keys averages their values: each has the weight ``e^beta / (2 e^beta + n - 2)``."""
-    keys = orthonormal_vectors(count, width, seed)
-    closed = [math.exp(beta) / (2 * math.exp(beta) + count - 2) for beta in betas]
-    measured = [float(softmax_weights(beta * (keys[1] + keys[4]), keys)[1]) for beta in betas]
-    return _by_beta("averaging", betas, closed, measured)
+    return _by_beta("averaging", betas, orthonormal_vectors(count, width, seed), (1, 4))
 
 
-def _by_beta(name: str, betas: Sequence[float], closed: Sequence[float], measured: Sequence[float]) -> Experiment:
+def _by_beta(name: str, betas: Sequence[float], keys: np.ndarray, sought: tuple[int, ...]) -> Experiment:
+    """The weight of the first of m ``sought`` keys among n (n, D): ``e^beta / (m e^beta + n - m)``."""
+    query, m = keys[list(sought)].sum(axis=0), len(sought)
+    closed = [math.exp(beta) / (m * math.exp(beta) + len(keys) - m) for beta in betas]
+    measured = [float(softmax_weights(beta * query, keys)[sought[0]]) for beta in betas]
     checks = tuple(Check(f"beta {beta:g}", *values) for beta, *values in zip(betas, closed, measured, strict=True))
     curves = {"closed form": np.stack([betas, closed], axis=1), "measured": np.stack([betas, measured], axis=1)}
     return Experiment(name, checks, curves, {"beta": betas[-1], "weight": measured[-1]})

@@ -1,15 +1,15 @@
-"""Log-probabilities of sentences under a language model.
+"""Log-probabilities of sentences under a language model, and its verdicts on minimal pairs.
 
 A causal model gives a sentence's log-probability from left to right. A masked model gives the sum of every token's log-probability
 with that token masked (pseudo-log-likelihood, Salazar et al. 2020). The other pieces of its word would give it away, so those that
 follow are masked too (Kauf and Ivanova 2023). Punctuation is a word of its own.
 
-Letters: N sentences, B batch, T tokens, V vocabulary.
+Letters: N sentences, P pairs, B batch, T tokens, V vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +20,7 @@ from torch import Tensor
 from warmstart.data.encode import Encoded, encode
 from warmstart.errors import ModelError
 from warmstart.heads.language_modeling import LMHead
+from warmstart.inspection.minimal_pairs import MinimalPair, PairGroup, judge_pairs
 from warmstart.inspection.tokens import word_boundaries
 from warmstart.model.bundle import Bundle
 from warmstart.model.inference import run_in_batches
@@ -158,3 +159,27 @@ def _predict(
     for indices, values in run_in_batches(bundle.model, encoded, bundle.tokenizer.specials.pad, forward=log_probabilities):
         out[[number for i in indices for _, _, number in predictions[i]]] = values.numpy()
     return out
+
+
+@dataclass(frozen=True)
+class PairsMeasured:
+    """The verdicts on P pairs."""
+
+    pairs: Sequence[MinimalPair]
+    scores: np.ndarray
+    """(2 P,) the model's scores of all good sentences, then of all bad ones"""
+    groups: list[PairGroup]
+    rivals: Mapping[str, list[PairGroup]]
+    """groups as other models judge them, by name of the model"""
+    kind: ScoreKind
+    """the model's score of a sentence"""
+
+
+def measure_pairs(bundle: Bundle, pairs: Sequence[MinimalPair], others: Mapping[str, Bundle], *, per_token: bool) -> PairsMeasured:
+    """Judge the pairs by the model, and by ``others``."""
+    sentences = [pair.good for pair in pairs] + [pair.bad for pair in pairs]
+    scored = score_sentences(bundle, sentences)
+    scores = scored.normalized(per_token=per_token)
+    rivals = {name: score_sentences(other, sentences).normalized(per_token=per_token) for name, other in others.items()}
+    judged = {name: judge_pairs(pairs, rival) for name, rival in rivals.items()}
+    return PairsMeasured(pairs, scores, judge_pairs(pairs, scores), judged, scored.kind)

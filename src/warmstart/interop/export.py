@@ -22,11 +22,10 @@ from warmstart.errors import ConfigError, ModelError
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.per_text import ClassificationHead, ClassificationHeadConfig
 from warmstart.heads.settings import LMHeadConfig
-from warmstart.interop.companions import POOLED, pooling_files
+from warmstart.interop.companions import POOLED, pooling_files, template
 from warmstart.interop.convert import read_settings, to_tensors
 from warmstart.interop.families import ACTIVATIONS, FAMILIES, Family
 from warmstart.interop.folder import refuse_windows
-from warmstart.interop.framing import template
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import imported
 from warmstart.model.model import Model, swap_head

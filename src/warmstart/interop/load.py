@@ -28,7 +28,7 @@ def _read(path: str | Path, *, selftest: bool = True) -> tuple[Bundle | Stack, s
     if not str(path).startswith("hf:"):
         return load_saved(_place(path), selftest=selftest), "hashes and stored outputs match"
     from warmstart.interop.convert import import_folder
-    from warmstart.interop.hub import find_folder
+    from warmstart.interop.folder import find_folder
 
     imported = import_folder(find_folder(str(path)))
     left_out = f"; left out: {'; '.join(imported.settings)}" if imported.settings else ""

@@ -1,4 +1,4 @@
-"""A bundle as one ONNX graph, from token ids to the head's output, for onnxruntime and other runtimes.
+"""A bundle as one ONNX graph, from token ids to the head's output, and a stack as its graphs, numbers and a script.
 
     model.onnx        input_ids (B, T) int64, attention_mask (B, T) int64 with 1 at real tokens, and token_type_ids (B, T) int64
                       if the backbone has token types -> the head's output
@@ -7,7 +7,15 @@
     config.json       label names, names of inputs and outputs, the maximum length, the id of padding
 
 Batch size and length are dynamic. Inserted modules and a calibrated temperature are part of the graph. The exporter and the
-runtime are an extra (``pip install "warmstart[onnx]"``); nothing else imports them.
+runtime are an extra (``pip install "warmstart[onnx]"``); nothing else imports them. Of a stack:
+
+    config.json      labels, temperature, and the members with theirs
+    predict.py       needs numpy and safetensors; onnxruntime and tokenizers if there is a network; not warmstart
+    members/1/       model.onnx, tokenizer.json, config.json        a network
+    members/2/       baseline.json, arrays.safetensors              a baseline
+    backbones/1/     as a network, for the vectors of baselines     once for all of them
+
+Before its folder takes its place, the script predicts some texts in a fresh process in which warmstart cannot be imported.
 """
 
 from __future__ import annotations
@@ -27,15 +35,21 @@ from torch import Tensor, nn
 
 from warmstart.errors import ConfigError, ModelError
 from warmstart.heads.head import TaskHead
+from warmstart.interop import portable
+from warmstart.interop.companions import framed
 from warmstart.interop.folder import refuse_windows
-from warmstart.interop.framing import framed
 from warmstart.interop.portable import run_network
 from warmstart.model.bundle import Bundle
+from warmstart.model.folder import write_files
 from warmstart.model.inference import embed
 from warmstart.model.model import Model
 from warmstart.model.selftest import SELFTEST_TEXTS
+from warmstart.model.stack import Stack
+from warmstart.model.stack_files import member_contents, member_entry
+from warmstart.model.stack_selftest import member_columns
 from warmstart.seeding import rng
 from warmstart.system.outputs import free_folder
+from warmstart.system.processes import run_python
 from warmstart.system.storage import atomic_folder
 from warmstart.tasks.predict import raw_predictions
 from warmstart.tasks.thresholds import thresholds_of
@@ -253,3 +267,54 @@ def _needed(*names: str) -> Any:
         except ImportError:
             raise ConfigError(f'--to onnx needs {name}, which is not installed; pip install "warmstart[onnx]"') from None
     return module
+
+
+PROBES = (*PORTABLE_TEXTS, " ".join(SELFTEST_TEXTS * 30))
+"""texts that are predicted to compare; the last is longer than most networks read"""
+_RUN = """
+import json
+sys.modules["warmstart"] = None
+sys.path.insert(0, sys.argv[1])
+import predict
+json.dump(predict.probabilities(json.load(sys.stdin)).tolist(), sys.stdout)
+"""
+
+
+def stack_to_onnx(stack: Stack, folder: str | Path) -> float:
+    """Write the folder, run its script, and compare; returns the largest difference of a prediction.
+
+    Raises ``ModelError``, and writes nothing, if it exceeds ``TOLERANCE`` or the script fails.
+    """
+    with atomic_folder(free_folder(folder)) as aside:
+        members, columns = [], member_columns(stack)
+        for number, member in enumerate(stack.members, 1):
+            place = aside / "members" / str(number)
+            if isinstance(member.model, Bundle):
+                to_onnx(member.model, place)
+            else:
+                place.mkdir(parents=True)
+                write_files(place, member_contents(member, columns[number - 1]))
+            members.append(member_entry(member) | {"backbone": stack.backbone_of(member)})
+        for number, backbone in enumerate(stack.backbones, 1):
+            to_onnx(backbone, aside / "backbones" / str(number))
+        temperature = stack.calibration.temperature if stack.calibration else 1.0
+        settings = {"type": stack.type, "labels": list(stack.labels), "temperature": temperature, "members": members}
+        settings["thresholds"] = thresholds_of(stack)
+        script = Path(portable.__file__).read_bytes()
+        write_files(aside, {"config.json": json.dumps(settings, indent=1, ensure_ascii=False).encode(), "predict.py": script})
+        return _compared(stack, aside)
+
+
+def _compared(stack: Stack, folder: Path) -> float:
+    """The largest difference of a prediction of the script in ``folder`` from the stack's own."""
+    run = run_python(_RUN, str(folder.resolve()), text=json.dumps(PROBES))
+    if run.returncode:
+        reason = run.stderr.strip().splitlines()[-1] if run.stderr.strip() else f"exit code {run.returncode}"
+        raise ModelError(f"predict.py of the exported stack must run without warmstart, but failed: {reason}")
+    expected, exported = raw_predictions(stack, PROBES), np.array(json.loads(run.stdout))
+    gap = largest_gap(expected, exported)
+    if not gap <= TOLERANCE:
+        raise ModelError(
+            f"the exported stack must predict what the saved one predicts, but differs by {gap:.2g}; export its members one by one"
+        )
+    return gap

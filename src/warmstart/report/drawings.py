@@ -13,9 +13,26 @@ from typing import Any, TypedDict, Unpack
 import altair as alt
 import numpy as np
 
-from warmstart.report.charts import BARE, MAX_POINTS, Chart, chart_of, coloured, distinct, finish, grouped
+from warmstart.report.charts import (
+    BARE,
+    BLUE,
+    INK,
+    LINE,
+    MAX_POINTS,
+    QUIET,
+    RED,
+    SEQUENTIAL,
+    THEME,
+    WHITE,
+    Chart,
+    chart_of,
+    coloured,
+    distinct,
+    finish,
+    grouped,
+    shapes,
+)
 from warmstart.report.parts import Figure, Table
-from warmstart.report.theme import BLUE, INK, LINE, QUIET, RED, SEQUENTIAL, THEME, WHITE, shapes
 from warmstart.stats.formatting import percent_range, percent_value
 
 MOST_CLASSES, MOST_CELLS, MOST_CONFUSIONS = 100, 1600, 100

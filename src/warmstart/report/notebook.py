@@ -99,7 +99,7 @@ def stack_view(stack: Stack) -> Report:
 
 def study_view(result: StudyResult) -> Report:
     """The findings, then the tables and charts of the study's page; without them the table that the terminal shows."""
-    table = [Table(result.summary.header, result.summary.rows)] if result.summary and not result.sections else []
+    table = [result.summary] if result.summary and not result.sections else []
     findings = Section("Findings", tuple(result.findings), table)
     return Report(result.title, headline(result.findings[0]), (), (findings, *result.sections), next_step=result.next_step)
 

@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warmstart.report.charts import number_categories
+from warmstart.report.charts import DARK, NOT_COLOURS, in_dark, number_categories
 from warmstart.report.drawing import NO_PICTURES, DrawingError, javascript_bundle, svg
 from warmstart.report.parts import Report, paragraphs_once
 from warmstart.report.templates import page_template, verdict_html
-from warmstart.report.theme import DARK, NOT_COLOURS, in_dark
 from warmstart.runs.record import end_record
 from warmstart.runs.verdict import VERDICT_FILE, write_verdict
 from warmstart.system.console import console

@@ -9,24 +9,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from warmstart.config import Config
 from warmstart.notebook import Shown
+from warmstart.report.parts import Report, Section, Table, headline
 from warmstart.runs.steps import NextStep, command, terminal_lines
 from warmstart.system.console import console, print_table
 
 if TYPE_CHECKING:
     import polars as pl
-
-    from warmstart.report.parts import Section
-
-
-class Summary(NamedTuple):
-    """The table that the terminal shows: formatted cells under a header."""
-
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -40,7 +32,7 @@ class StudyResult(Shown, view="report.notebook:study_view"):
     """every number behind the findings; each table is also written as ``NAME.csv`` beside the page"""
     figures: Mapping[str, float] = field(default_factory=dict)
     """the key figures by name"""
-    summary: Summary | None = None
+    summary: Table | None = None
     """the table for the terminal"""
     details: Any = None
     """the study's own typed result, for programs that need more than tables"""
@@ -83,7 +75,6 @@ def finish_study(
     step, the findings, the ``sections`` of the study, and its settings. A study of a model that names no next step has that of
     trying the model. Returns the result with its sections and its step.
     """
-    from warmstart.report.parts import Report, Section, headline
     from warmstart.report.sections import write_run_page
 
     if result.next_step is None and (model := getattr(config, "model", None)):

@@ -12,8 +12,23 @@ import altair as alt
 import numpy as np
 
 from warmstart.data.probing import BAG, RANDOM
-from warmstart.report.charts import BARE, WIDTH, Chart, chart_of, coloured, distinct, finish
-from warmstart.report.theme import DIVERGING, GREY, INK, LINE, SEQUENTIAL, THEME, WHITE, shapes
+from warmstart.report.charts import (
+    BARE,
+    DIVERGING,
+    GREY,
+    INK,
+    LINE,
+    SEQUENTIAL,
+    THEME,
+    WHITE,
+    WIDTH,
+    Chart,
+    chart_of,
+    coloured,
+    distinct,
+    finish,
+    shapes,
+)
 from warmstart.stats.intervals import percentiles
 
 if TYPE_CHECKING:

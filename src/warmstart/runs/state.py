@@ -31,7 +31,7 @@ _CONTENTS = {"bundle", "bundles", "checkpoints", "figures", TRIALS, "text", STEP
 
 
 @dataclass(frozen=True)
-class RunState(Shown, view="commands.runs.result:run_view"):
+class RunState(Shown, view="commands.runs:run_view"):
     """One folder, as it was when it was read."""
 
     path: Path

@@ -14,7 +14,8 @@ from warmstart.config import Advanced, Effectless, FileInput, TaskInput, Threads
 from warmstart.data.scorings import ScoringRun
 from warmstart.data.source import Source
 from warmstart.errors import ConfigError, DataError, ModelError
-from warmstart.report.result import StudyResult, Summary, finish_study
+from warmstart.report.parts import Figure, Section, Table
+from warmstart.report.result import StudyResult, finish_study
 from warmstart.runs.steps import attention_step
 from warmstart.stats.comparison import detection_text
 from warmstart.stats.formatting import model_name, sentence_case
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from warmstart.inspection.ablation import AblationMeasurement, AblationMetric, ComponentEffect
     from warmstart.model.bundle import Bundle
     from warmstart.model.model import Model
-    from warmstart.report.parts import Section
 
 _MIN_TEXTS = 30
 """below this the bootstrap's intervals are too narrow"""
@@ -79,11 +79,10 @@ def study_ablate(config: StudyAblateConfig) -> StudyResult:
     how = Ablating(config.ablation, config.repeats, config.seed)
     measured = ablate_each(bundle.model, components, how, metric)
     texts = metric.task.test.texts if metric.task else documents_of([Source(path=path) for path in config.text])
-    header, rows = effect_cells(measured)
-    table = [_effect_row(effect) for effect in measured.effects]
+    cells, table = effect_cells(measured), [_effect_row(effect) for effect in measured.effects]
     result = StudyResult(
         f"Ablation: {model_name(config.model)}", ablation_findings(measured), {"components": pl.DataFrame(table)},
-        {"score": measured.full.scores[0]}, Summary(header, rows[:_SHOWN]), measured, attention_step(config.model, texts),
+        {"score": measured.full.scores[0]}, Table(cells.header, cells.rows[:_SHOWN]), measured, attention_step(config.model, texts),
     )  # fmt: skip
     counts = [("texts", f"{len(metric.encoded):,}"), ("components", f"{len(measured.effects):,}")]
     tiles = [(metric.name, metric.written(measured.full.scores[0])), *counts]
@@ -149,7 +148,7 @@ def _effect_row(effect: ComponentEffect) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def effect_cells(measured: AblationMeasurement) -> Summary:
+def effect_cells(measured: AblationMeasurement) -> Table:
     """Every effect as formatted cells, largest first."""
     metric = measured.metric
     rows = [
@@ -160,7 +159,7 @@ def effect_cells(measured: AblationMeasurement) -> Summary:
         )
         for effect in measured.effects
     ]  # fmt: skip
-    return Summary(("component", "worse by", "95% interval", "p (Holm)", "significant"), rows)
+    return Table(("component", "worse by", "95% interval", "p (Holm)", "significant"), rows)
 
 
 def ablation_findings(measured: AblationMeasurement) -> list[str]:
@@ -227,7 +226,6 @@ def _detected(measured: AblationMeasurement, effects: Sequence[ComponentEffect])
 
 def ablation_sections(measured: AblationMeasurement, rows: Sequence[dict[str, Any]], ablation: str) -> list[Section]:
     """The effects (``rows`` of ``components.csv``) as figures and as a table; ``ablation`` is mean, zero or resample."""
-    from warmstart.report.parts import Figure, Section, Table
     from warmstart.report.study_charts import effects_chart, heads_chart
 
     metric, figures = measured.metric, list[Figure]()
@@ -242,4 +240,4 @@ def ablation_sections(measured: AblationMeasurement, rows: Sequence[dict[str, An
         figures.append(Figure("grid", caption, heads_chart(heads, axis)))
     text = f"The states of an ablated component are replaced by {_REPLACED_BY[ablation]}; blocks are skipped."
     unit = f"{sentence_case(metric.name)}: worse by, in {metric.unit}."
-    return [Section("Effects", (text,), figures), Section("All components", (unit,), (Table(*effect_cells(measured)),))]
+    return [Section("Effects", (text,), figures), Section("All components", (unit,), (effect_cells(measured),))]

@@ -15,7 +15,8 @@ from warmstart.data.source import Source
 from warmstart.errors import ConfigError
 from warmstart.inspection.head_attention import MEASURES, RELATIONS, THRESHOLD, HeadTests
 from warmstart.inspection.tokens import sample_passages
-from warmstart.report.result import StudyResult, Summary, finish_study
+from warmstart.report.parts import Figure, Section, Table
+from warmstart.report.result import StudyResult, finish_study
 from warmstart.runs.steps import NextStep, own_text, study_step
 from warmstart.stats.comparison import detection_text
 from warmstart.stats.formatting import first_of, model_name
@@ -25,7 +26,6 @@ from warmstart.system.storage import atomic_write
 if TYPE_CHECKING:
     from warmstart.inspection.attention import AttentionMeasured
     from warmstart.model.bundle import Bundle
-    from warmstart.report.parts import Section
 
 HEADS_HEADER = ("attends to", "uniform", "strongest head", "its weight", "above uniform (95%)", "heads above threshold")
 PHRASES = dict(zip(RELATIONS, (
@@ -81,7 +81,7 @@ def study_attention(config: StudyAttentionConfig) -> StudyResult:
     figures |= {f"heads_{relation}": len(tests.above_threshold(relation)) for relation in RELATIONS}
     result = StudyResult(
         f"Attention of {model_name(config.model)}", attention_findings(tests), {"heads": table}, figures,
-        Summary(HEADS_HEADER, relation_rows(tests)), measured, _next_step(bundle, config),
+        Table(HEADS_HEADER, relation_rows(tests)), measured, _next_step(bundle, config),
     )  # fmt: skip
     (depth, heads, *_), kind = measured.weights.shape, "causal" if measured.causal else "bidirectional"
     tiles = [("layers x heads", f"{depth} x {heads}"), ("attention", kind), ("passages", f"{len(tests.attention.sums):,}")]
@@ -200,7 +200,6 @@ def head_rows(tests: HeadTests) -> list[dict[str, Any]]:
 
 def one_text_section(measured: AttentionMeasured) -> Section:
     """The attention of every head over the one text, and of one head token by token."""
-    from warmstart.report.parts import Figure, Section
     from warmstart.report.study_charts import attention_maps_chart, head_chart
 
     means = measured.text.means
@@ -224,7 +223,6 @@ def one_text_section(measured: AttentionMeasured) -> Section:
 
 def all_heads_section(tests: HeadTests) -> Section:
     """Differences of each head from uniform attention, over the corpus."""
-    from warmstart.report.parts import Figure, Section, Table
     from warmstart.report.study_charts import differences_chart, entropy_chart
 
     rows = [row for row in head_rows(tests) if row["measure"] not in ("entropy", "distance") and not np.isnan(row["difference"])]

@@ -14,8 +14,9 @@ from tyro.conf import Positional
 from warmstart.config import Advanced, Effectless, FileInput, ThreadsConfig
 from warmstart.data.source import Source, TableFlags
 from warmstart.errors import ConfigError, ModelError
+from warmstart.report.charts import INK
+from warmstart.report.parts import Figure, Section, Table
 from warmstart.report.result import StudyResult, finish_study
-from warmstart.report.theme import INK
 from warmstart.runs.steps import NextStep, attention_step
 from warmstart.seeding import rng
 from warmstart.stats.comparison import limit_clause
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from warmstart.inspection.explanations import Explanation, TextToExplain
     from warmstart.model.bundle import Bundle
     from warmstart.model.stack import Stack
-    from warmstart.report.parts import Section
 
 MAX_PHRASE = 3
 """words of the longest phrase that is erased"""
@@ -231,7 +231,6 @@ def heat_text(words: Sequence[str], values: np.ndarray) -> Text:
 
 def explain_sections(details: ExplainDetails) -> list[Section]:
     """The explanation of one text, and the faithfulness of the methods over many."""
-    from warmstart.report.parts import Figure, Section, Table
     from warmstart.report.study_charts import curve_chart, heat_chart
 
     sections = list[Section]()

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from warmstart.config import Advanced, Effectless, ThreadsConfig
-from warmstart.report.result import StudyResult, Summary, finish_study
+from warmstart.report.parts import Figure, Live, Section, Table
+from warmstart.report.result import StudyResult, finish_study
 from warmstart.runs.steps import study_step
 from warmstart.stats.formatting import percent
 
 if TYPE_CHECKING:
     from warmstart.inspection.attention_lab import Experiment
-    from warmstart.report.parts import Section
 
 CHECK_HEADER = ("number", "closed form", "measured", "difference")
 QUESTIONS = {
@@ -97,7 +97,7 @@ def lab_result(experiments: Sequence[Experiment], keys: int = _FEW_KEYS) -> Stud
         [_overall(experiments), *map(finding, experiments)],
         {"checks": pl.DataFrame(table)},
         {f"largest difference, {experiment.name}": experiment.largest_difference for experiment in experiments},
-        Summary(CHECK_HEADER, cells),
+        Table(CHECK_HEADER, cells),
         experiments,
         study_step("lab", f"The same with {more[1]} keys", "--keys", str(more[0])),
     )
@@ -129,8 +129,6 @@ def _overall(experiments: Sequence[Experiment]) -> str:
 
 def in_the_plane() -> Section:
     """Keys and queries to be moved, and what becomes of the weights and the output."""
-    from warmstart.report.parts import Live, Section
-
     html, script = (Path(__file__).with_suffix(ending).read_text(encoding="utf-8") for ending in (".html", ".js"))
     return Section(
         "Try it in the plane",
@@ -144,7 +142,6 @@ def in_the_plane() -> Section:
 
 def experiment_section(experiment: Experiment) -> Section:
     """An experiment on the page: its question, its finding, a chart if it has curves, and its numbers."""
-    from warmstart.report.parts import Figure, Section, Table
     from warmstart.report.study_charts import curves_chart
 
     figures, name = list[Figure](), experiment.name.capitalize()

@@ -14,7 +14,8 @@ from warmstart.config import Advanced, Effectless, FileInput, ThreadsConfig
 from warmstart.data.source import Source
 from warmstart.errors import ConfigError, DataError
 from warmstart.inspection.tokens import sample_passages
-from warmstart.report.result import StudyResult, Summary, finish_study
+from warmstart.report.parts import Figure, Section, Table
+from warmstart.report.result import StudyResult, finish_study
 from warmstart.runs.steps import attention_step, study_step
 from warmstart.stats.comparison import detection_text
 from warmstart.stats.formatting import model_name, percent
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from warmstart.data.encode import Encoded
     from warmstart.inspection.neurons import NeuronMeasurement, TokenProperties
     from warmstart.model.bundle import Bundle
-    from warmstart.report.parts import Section
 
 _MIN_PASSAGES, _ENOUGH_PASSAGES = 8, 30
 """below the first there are no intervals worth reporting, below the second the bootstrap's are too narrow"""
@@ -177,7 +177,7 @@ def _headline(measured: NeuronMeasurement) -> str:
     return f"Neuron {measured.neuron(best)} follows '{best.name}' most clearly: r = {best.best.r:+.2f}, where {below}."
 
 
-def _summary(measured: NeuronMeasurement) -> Summary:
+def _summary(measured: NeuronMeasurement) -> Table:
     rows = [
         (
             result.name, measured.neuron(result), str(result.best), f"{result.threshold:.2f}",
@@ -185,7 +185,7 @@ def _summary(measured: NeuronMeasurement) -> Summary:
         )
         for result in measured.results
     ]  # fmt: skip
-    return Summary(("property", "neuron", "r (95%)", "permutation threshold", "untrained threshold"), rows)
+    return Table(("property", "neuron", "r (95%)", "permutation threshold", "untrained threshold"), rows)
 
 
 def _correlations(measured: NeuronMeasurement) -> pl.DataFrame:
@@ -201,7 +201,6 @@ def _correlations(measured: NeuronMeasurement) -> pl.DataFrame:
 
 def _sections(measured: NeuronMeasurement, passages: pl.DataFrame, config: StudyNeuronsConfig) -> list[Section]:
     """The correlations, and where neurons are most active."""
-    from warmstart.report.parts import Figure, Section, Table
     from warmstart.report.study_charts import best_chart, coloured_texts, layer_grid
 
     names, layout, control = [result.name for result in measured.results], measured.layout, measured.results[0].control
@@ -227,7 +226,7 @@ def _sections(measured: NeuronMeasurement, passages: pl.DataFrame, config: Study
     items = (
         Figure("best", caption, best_chart(bars)),
         Figure("layers", "The largest correlation in each layer.", layer_grid(largest, names, layout.first)),
-        Table(*_summary(measured)),
+        _summary(measured),
     )
     colours = (
         "Activations relative to the neuron's largest in the corpus: orange is positive, blue negative. Choose the neuron below."

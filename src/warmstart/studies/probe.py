@@ -12,7 +12,8 @@ from tyro.conf import Positional
 from warmstart.config import Advanced, Effectless, FileInput, ThreadsConfig
 from warmstart.data.probing import BAG, MIX, RANDOM, read_probing_tasks, word_tasks
 from warmstart.errors import ConfigError
-from warmstart.report.result import StudyResult, Summary, finish_study
+from warmstart.report.parts import Figure, Section, Table
+from warmstart.report.result import StudyResult, finish_study
 from warmstart.runs.steps import attention_step
 from warmstart.stats.comparison import limit_clause
 from warmstart.stats.formatting import (
@@ -30,7 +31,6 @@ from warmstart.system.console import console
 
 if TYPE_CHECKING:
     from warmstart.inspection.probing import ProbeScores, TaskProbes
-    from warmstart.report.parts import Section
 
 PROBES_HEADER = ("task", "model", "best layer", "linear (95% over sentences)", "MLP", BAG, RANDOM, "selectivity", "compression")
 _SHORT_HEADER, _FEW_SENTENCES = ("task", "model", "layer", "linear", "MLP", "bag", "random", "selectivity", "compression"), 30
@@ -108,7 +108,7 @@ def probe_result(probes: Sequence[TaskProbes], step: Any = None) -> StudyResult:
         [learned_finding(probes), *map(probe_finding, probes), *coverage_findings(probes)],
         {"probes": pl.DataFrame(score_rows(probes), infer_schema_length=None)},
         {f"{probed.task.name}, {probed.model}": probed.best.accuracy.value for probed in probes},
-        Summary(_SHORT_HEADER, [(*row[:3], row[3].split(" (")[0], *row[4:]) for row in rows]),
+        Table(_SHORT_HEADER, [(*row[:3], row[3].split(" (")[0], *row[4:]) for row in rows]),
         list(probes),
         step,
     )
@@ -203,7 +203,6 @@ def score_rows(probes: Sequence[TaskProbes]) -> list[dict[str, Any]]:
 
 def probe_sections(probes: Sequence[TaskProbes], layers: Sequence[str]) -> list[Section]:
     """Accuracy and compression by layer, one panel per task, and the scores of every probe."""
-    from warmstart.report.parts import Figure, Section, Table
     from warmstart.report.study_charts import probe_chart, probe_points
 
     caption = "Accuracy of linear probes on the test items, by layer: mean over seeds, with 95% intervals over sentences."

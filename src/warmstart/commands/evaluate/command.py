@@ -23,8 +23,8 @@ from warmstart.data.tables import Tables, reading_alike
 from warmstart.data.task import Task, joined_splits
 from warmstart.errors import ConfigError
 from warmstart.heads.language_modeling import LMHead
-from warmstart.inspection.measured_pairs import measure_pairs
 from warmstart.inspection.minimal_pairs import read_minimal_pairs
+from warmstart.inspection.sentence_scores import measure_pairs
 from warmstart.interop.load import load_model, load_predictor
 from warmstart.json_output import plain
 from warmstart.model.bundle import Bundle

@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 
 from warmstart.inspection.minimal_pairs import PairGroup, by_phenomenon, compare_groups, mean_accuracy
-from warmstart.report.result import StudyResult, Summary
+from warmstart.report.parts import Figure, Section, Table
+from warmstart.report.result import StudyResult
 from warmstart.stats.comparison import detection_text, limit_clause
 from warmstart.stats.extrapolation import round_labels
 from warmstart.stats.formatting import (
@@ -28,8 +29,7 @@ from warmstart.stats.noise import detectable_proportion, texts_to_tell
 from warmstart.stats.proportions import paired_proportions, wilson_interval
 
 if TYPE_CHECKING:
-    from warmstart.inspection.measured_pairs import PairsMeasured
-    from warmstart.report.parts import Section
+    from warmstart.inspection.sentence_scores import PairsMeasured
     from warmstart.tasks.two_models import ModelsCompared
 
 AGAINST_HEADER = ("texts", "number", "difference (95%)")
@@ -62,14 +62,13 @@ def pairs_result(name: str, measured: PairsMeasured, model: str = "The model") -
 
 def pairs_section(measured: PairsMeasured) -> Section:
     """The accuracy of the model and of its rivals on every group."""
-    from warmstart.report.parts import Figure, Section, Table
     from warmstart.report.study_charts import pairs_chart
 
     methods = {"model": measured.groups, **measured.rivals}
     points = [(name, group.name, *group.accuracy) for name, groups in methods.items() for group in groups]
     caption = "Pairs in which the right sentence scores higher, with 95% intervals over pairs; dashed: chance."
     text = "The two sentences of a pair differ in one thing, and the right one should score higher."
-    *phenomena, groups = (Table(*table) for table in pairs_tables(measured))
+    *phenomena, groups = pairs_tables(measured)
     return Section("Groups", (text,), (*phenomena, Figure("pairs", caption, pairs_chart(points)), groups))
 
 
@@ -115,7 +114,7 @@ def pairs_findings(measured: PairsMeasured, model: str = "The model") -> list[st
     return findings
 
 
-def pairs_tables(measured: PairsMeasured) -> list[Summary]:
+def pairs_tables(measured: PairsMeasured) -> list[Table]:
     """A row per phenomenon, if groups have one in common, and a row per group; best first."""
     judges, tables = [measured.groups, *measured.rivals.values()], []
     for kind, views in (("phenomenon", [by_phenomenon(groups) for groups in judges]), ("group", judges)):
@@ -124,7 +123,7 @@ def pairs_tables(measured: PairsMeasured) -> list[Summary]:
             for own, *rivals in sorted(zip(*views, strict=True), key=lambda same: -same[0].accuracy.value)
         ]
         if rows:
-            tables.append(Summary((kind, "pairs", "accuracy (95% over pairs)", *measured.rivals), rows))
+            tables.append(Table((kind, "pairs", "accuracy (95% over pairs)", *measured.rivals), rows))
     return tables
 
 
@@ -157,7 +156,7 @@ def against_result(task: str, compared: ModelsCompared, notes: Sequence[str]) ->
         [*_against_findings(compared), *notes],
         {"parts": table} if rows else {},
         figures | {"differing": compared.differing},
-        Summary(header, rows) if rows else None,
+        Table(header, rows) if rows else None,
         compared,
     )
 

