@@ -18,7 +18,7 @@ from warmstart.seeding import rng
 from warmstart.stats.formatting import percent_value
 from warmstart.stats.shares import estimate_shares
 from warmstart.system.console import console
-from warmstart.tasks.shares import sample_of
+from warmstart.tasks.shares import labelled_sample
 
 NAMES = ("r8", "emotion", "imdb-train", "20newsgroups-train")
 LABELLED, OTHERS, DRAWS = 100, 400, 20
@@ -33,7 +33,7 @@ def one_draw(rows: Rows, seed: int) -> np.ndarray | None:
         return None
     truth = np.array([np.mean([label == name for _, label in others]) for name in model.labels])
     counted = ws.shares(model, [text for text, _ in others]).groups[0].shares
-    sample = sample_of(model)
+    sample = labelled_sample(model)
     nothing = sample._replace(predictions=np.zeros_like(sample.predictions))
     alone = estimate_shares(nothing, np.zeros((OTHERS, len(truth))))
     if np.isnan(counted[0].low):

@@ -159,7 +159,7 @@ def left_out_of(model: Bundle | Stack) -> LeftOutAnswers:
     return left_out
 
 
-def sample_of(model: Bundle | Stack) -> LabelledSample:
+def labelled_sample(model: Bundle | Stack) -> LabelledSample:
     """The labelled texts that correct a model's predictions."""
     left_out = left_out_of(model)
     labels = np.zeros((len(left_out.labels), len(model.labels)))
@@ -172,7 +172,7 @@ class _Counted:
     """Predictions for the texts without a label, and the labelled texts."""
 
     def __init__(self, model: Bundle | Stack, texts: Sequence[Any], others: np.ndarray, known: np.ndarray) -> None:
-        self.sample, classes = sample_of(model), len(model.labels)
+        self.sample, classes = labelled_sample(model), len(model.labels)
         self.single, self.others, self.known = task_type_for(model).one_label, others, known
         asked = [text for text, other in zip(texts, others, strict=True) if other]
         self.values, self.drift = np.zeros((len(texts), classes)), None
