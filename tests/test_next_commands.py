@@ -20,7 +20,7 @@ from helpers.pages import PAGES, command_lines
 from helpers.workbook import workbook
 from warmstart.cli import main, read_command
 from warmstart.config import NAMES_FILES, NAMES_TASKS
-from warmstart.model.bundle import Bundle
+from warmstart.model.bundle import Bundle, Language
 from warmstart.model.files import save
 from warmstart.model.fitted import FittedBaseline
 from warmstart.model.readout import LinearReadout
@@ -53,7 +53,7 @@ def place(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch)
     pair = json.dumps({"sentence_good": "He can hold it.", "sentence_bad": "He can holds it.", "linguistics_term": "a", "UID": "b"})
     Path("pairs.jsonl").write_text(f"{pair}\n" * 4)
     save(language_bundle(tokenizer, "causal"), Path("runs/lm/bundle"))
-    save(replace(language_bundle(tokenizer, "causal"), history=()), Path("runs/writer/bundle"))
+    save(replace(language_bundle(tokenizer, "causal"), language=Language()), Path("runs/writer/bundle"))
     words = FittedBaseline(WordRows(("hold", "can"), word_pairs=False, idf=np.ones(2)), LinearReadout(np.eye(2), np.zeros(2)))
     save(Stack((Member("words", words),), "classification", ("a", "b")), Path("runs/words/bundle"))
     rows = (f"{split}\t{label}\t{label} holds the cat in {i}" for split in ("tr", "va", "te") for i in range(6) for label in "AB")

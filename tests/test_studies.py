@@ -69,6 +69,7 @@ from warmstart.model.model import Model, fresh_head
 from warmstart.model.readout import LinearReadout
 from warmstart.model.rows import WordRows
 from warmstart.model.stack import Member, Stack
+from warmstart.objectives.config import ObjectiveConfig
 from warmstart.report.parts import Section, Table
 from warmstart.report.result import StudyResult, finish_study
 from warmstart.report.study_charts import heat_chart
@@ -311,7 +312,7 @@ def test_what_cannot_be_explained_is_an_error(tokenizer: Tokenizer) -> None:
     with pytest.raises(ModelError, match="is bidirectional"):
         prepare_text(masked, TEXT)
     with pytest.raises(ModelError, match="fill gaps"):
-        prepare_text(replace(causal, language=Language(generates=False)), TEXT)
+        prepare_text(replace(causal, language=Language(objective=ObjectiveConfig(name="span"))), TEXT)
     assert prepare_text(replace(causal, language=Language(generates=True)), TEXT).words
 
 
