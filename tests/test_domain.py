@@ -345,7 +345,7 @@ def test_a_race_continues_pretraining_once(
     config = RaceConfig.build({
         "task": str(tmp_path / "task"), "backbones": [str(tmp_path / "lm")], "schemes": ["dapt+full", "dapt+probe"], "seeds": 1,
         "learning_rates": [1e-3], "scratch": False, "labels": 30, "out": str(tmp_path / "race"),
-        "tune": {"train": {"steps": 3, "learning_rate": 5e-4}},
+        "tune": {"train": {"steps": 3}},
     })  # fmt: skip
     found = race(config)
     assert len(list((tmp_path / "race" / "dapt").iterdir())) == 1
@@ -380,7 +380,7 @@ def test_a_race_pretrains_once_and_says_what_it_cost(tmp_path: Path, tokenizer: 
     save(language_bundle(tokenizer), tmp_path / "lm")
     config = RaceConfig.build({
         "task": str(manifest), "backbones": ["pool", str(tmp_path / "lm")], "schemes": ["full"], "seeds": 1, "labels": 20,
-        "out": str(tmp_path / "race"), "own": SMALL, "tune": {"train": {"steps": 3, "learning_rate": 5e-4}},
+        "out": str(tmp_path / "race"), "own": SMALL, "tune": {"train": {"steps": 3}},
     })  # fmt: skip
     found = race(config)
     rows = {row.name: row for row in found.ranking.methods}
