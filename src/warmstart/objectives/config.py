@@ -17,7 +17,7 @@ class ObjectiveConfig(Config):
     """causal, masked, span, hybrid (each batch causal or masked, with the same weights), or contrastive (masked, and two crops of a
     document are alike)"""
     mask_rate: Advanced[float | None] = Field(None, gt=0, lt=1)
-    """fraction of tokens that all objectives but causal mask; none: 0.3 for masked (lab note "performance"), 0.15 for the others"""
+    """fraction of tokens that all objectives but causal mask; none: 0.3 for masked, 0.15 for the others"""
     whole_words: InFile[bool] = False
     """all but causal and span: mask all pieces of a word together"""
     mean_span: InFile[float] = Field(3.0, ge=1)

@@ -38,7 +38,7 @@ def free_output(path: str | Path, inputs: Iterable[Path] = (), flag: str = "--ou
     """
     place = Path(path)
     if str(path) == STANDARD_OUTPUT:
-        raise ConfigError(f"{flag} must name a file, but {path} stands for standard output; name one")
+        raise ConfigError(f"{flag} must name a file, but {path} stands for standard output; name a file")
     if place.is_dir() or str(path).endswith(("/", os.sep)):
         raise ConfigError(f"{flag} must name a file, but {path} is a folder; name a file in it")
     _require_folder(place)
