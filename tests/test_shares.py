@@ -61,6 +61,10 @@ def test_shares_are_covered(classes: int, labelled: int, quality: float) -> None
         difference = share_difference(groups[0][0], groups[1][0])
         differences.append(difference.low <= groups[0][1] - groups[1][1] <= difference.high)
     noise = 2 * np.sqrt(0.05 * 0.95 / len(differences))
+    ratio = width[0] / width[1]
+    print(
+        f"{classes} labels, {labelled} labelled, quality {quality}: {np.mean(held):.3f} covered, {ratio:.2f} of the width by labels alone"
+    )
     assert np.mean(held) >= 0.94 - noise / 2
     assert np.mean(differences) >= 0.94 - noise
     assert len(rare) < 100 or np.mean(rare) >= 0.94 - 2 * np.sqrt(0.05 * 0.95 / len(rare))
@@ -78,6 +82,8 @@ def test_labels_that_were_picked_are_noticed() -> None:
         many = population(generator, shares, 2000, 2.0, bias)
         rows = np.concatenate([np.flatnonzero(many.labels[:, label])[:33] for label in range(3)])
         picked.append(sampled_alike(many.take(rows), others.predictions))
+    doubted, noticed = (np.mean(np.array(values) <= 0.01) for values in (random, picked))
+    print(f"of 100 random samples {100 * doubted:.1f} are doubted, of 100 picked ones {100 * noticed:.1f}")
     assert np.mean(np.array(random) <= 0.01) <= 0.04
     assert np.mean(np.array(picked) <= 0.01) >= 0.95
 
