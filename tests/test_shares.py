@@ -62,9 +62,8 @@ def test_shares_are_covered(classes: int, labelled: int, quality: float) -> None
         differences.append(difference.low <= groups[0][1] - groups[1][1] <= difference.high)
     noise = 2 * np.sqrt(0.05 * 0.95 / len(differences))
     ratio = width[0] / width[1]
-    print(
-        f"{classes} labels, {labelled} labelled, quality {quality}: {np.mean(held):.3f} covered, {ratio:.2f} of the width by labels alone"
-    )
+    means = f"{np.mean(held):.3f} covered, {ratio:.2f} of the width by labels"
+    print(f"{classes} labels, {labelled} texts, quality {quality}: {means}")
     assert np.mean(held) >= 0.94 - noise / 2
     assert np.mean(differences) >= 0.94 - noise
     assert len(rare) < 100 or np.mean(rare) >= 0.94 - 2 * np.sqrt(0.05 * 0.95 / len(rare))
