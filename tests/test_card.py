@@ -31,7 +31,6 @@ from warmstart.model.history import (
     AnswersRecord,
     ComparisonRecord,
     ContinualRecord,
-    ContinuedPretrainingRecord,
     DomainRecord,
     FindingRecord,
     ImportRecord,
@@ -41,7 +40,6 @@ from warmstart.model.history import (
     Provenance,
     Record,
     ScoresRecord,
-    StageEvaluation,
     TaskRecord,
     read_record,
     recorded_tasks,
@@ -138,7 +136,6 @@ COMPARISON = ComparisonRecord(
     metric="accuracy", methods=(MethodRecord(name="full", scores=(0.5, 1.0), mean=0.75, low=0.0, high=1.0),)
 )
 MASKED = ObjectiveConfig(name="masked", mask_rate=0.3)
-EVALUATION = StageEvaluation(stage="before", loss=2.5, probe_accuracy=0.5, standard_error=0.0, seconds=0.0)
 RECORD_CASES: dict[str, Record] = {
     "pretrain": PretrainRecord(
         objective=MASKED,
@@ -148,9 +145,6 @@ RECORD_CASES: dict[str, Record] = {
         held_out={"loss": 1.5},
         provenance=ORIGIN,
         domain=DomainRecord(task="topics", texts=9, left_out=2, passages=5),
-    ),
-    "continued_pretraining": ContinuedPretrainingRecord(
-        objective=MASKED, task="topics", texts=9, evaluations=(EVALUATION,), kept=True, decision="It helps.", seed=0
     ),
     "adapt": AdaptRecord(task=TASK, seed=0, comparison=COMPARISON, test=ScoresRecord.of({"accuracy": 0.5, "note": "few"})),
     "answers": AnswersRecord(task=TASK, seed=0, max_answer_tokens=5, held_out_answers=((0.5, True), (0.25, False))),
@@ -191,7 +185,7 @@ def test_labels_seen_before_are_known(tokenizer: Tokenizer) -> None:
 
     assert all(seen_labels(after(name).history, "topics") for name in ("adapt", "answers", "continual"))
     assert seen_labels(after("continual").history, "moods")
-    assert not seen_labels(after("continued_pretraining").history, "topics")
+    assert not seen_labels(after("pretrain").history, "topics")
     assert not seen_labels(after("adapt").history, "moods")
 
 

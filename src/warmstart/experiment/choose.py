@@ -117,7 +117,7 @@ def most_chosen(chosen: Sequence[RankedMethod]) -> RankedMethod:
 
 def seconds_with_pretraining(one: RankedMethod) -> float:
     """Seconds per run of a method, with those of its continued pretraining."""
-    return one.seconds + one.method.continued_pretraining_seconds
+    return one.seconds + one.method.pretraining_seconds
 
 
 @dataclass(frozen=True)

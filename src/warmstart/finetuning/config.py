@@ -1,4 +1,4 @@
-"""The settings of fine-tuning on one task and on several, and of a backbone that is pretrained on a task's own text."""
+"""The settings of fine-tuning on one task and on several."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FineTuneConfig(WindowSettings):
 
     scheme: Annotated[str, AfterValidator(known_scheme)] = "full"
     """what trains, and when: full, upper-half, probe, scalar-mix, lp-ft, gradual, discriminative, houlsby, lora, lm-loss,
-    contrast, dapt; a+b combines two"""
+    contrast; a+b combines two"""
     options: Advanced[Annotated[SchemeOptions, arg(name="")]] = SchemeOptions()
     pooling: Advanced[PoolingName] = "mean"
     """the state of a text that the head reads: mean, last, first, or appended (a classification token at the end)"""
@@ -80,25 +80,6 @@ class TasksConfig(Config):
     alpha: InFile[float] = Field(1.0, ge=0, le=1)
     """joint: how often each task is read, in proportion to its size to this power; 1: by size, 0: all equally often"""
     train: Annotated[TrainConfig, arg(name="")] = TrainConfig(learning_rate=5e-4, warmup=0.1, weight_decay=0.01)
-
-
-class OwnBackboneConfig(Config):
-    """A backbone that is pretrained on the task's own text."""
-
-    tokens: int | None = Field(None, gt=0)
-    """tokens to read, in at most 20 passes over the text; none: 2 million, or 4 million of crops, which take about as long"""
-    objective: Literal["auto", "masked", "contrastive"] = "auto"
-    """what is predicted: masked tokens, or also which crops are of one text; auto: contrastive if the median text has 32 tokens"""
-    width: int = Field(128, gt=0)
-    """width of the hidden states"""
-    depth: int = Field(2, gt=0)
-    """number of blocks"""
-    heads: int = Field(4, gt=0)
-    """number of attention heads"""
-    max_length: int = Field(128, gt=0)
-    """context length"""
-    vocab_size: int = Field(8192, gt=0)
-    """largest number of pieces in the vocabulary"""
 
 
 class ContinualConfig(TasksConfig):

@@ -11,7 +11,7 @@ from pydantic import Field
 from warmstart.config import Config
 from warmstart.errors import ModelError
 from warmstart.heads.language_modeling import LMHead
-from warmstart.model.history import AnswersRecord, ContinuedPretrainingRecord, LanguageRecord, Record
+from warmstart.model.history import AnswersRecord, LanguageRecord, Record
 from warmstart.model.model import Model
 from warmstart.notebook import Shown
 from warmstart.objectives.config import ObjectiveConfig
@@ -106,11 +106,6 @@ class Bundle(Shown, view="report.notebook:bundle_view"):
     def answers_record(self) -> AnswersRecord | None:
         """The record of its training to answer questions, if there was one."""
         return self.language_record if isinstance(self.language_record, AnswersRecord) else None
-
-    @property
-    def continued_pretraining(self) -> list[ContinuedPretrainingRecord]:
-        """The times that pretraining was continued on a task's own text, oldest first."""
-        return [record for record in self.history if isinstance(record, ContinuedPretrainingRecord)]
 
     @property
     def likelihood(self) -> Literal["causal", "masked"] | None:

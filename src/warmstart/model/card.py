@@ -20,7 +20,6 @@ from warmstart.model.history import (
     AnswersRecord,
     ComparisonRecord,
     ContinualRecord,
-    ContinuedPretrainingRecord,
     PretrainRecord,
     Record,
     TaskRecord,
@@ -161,8 +160,6 @@ def _results(record: Record) -> str:
         cells = [[name.replace("_", " "), f"{value:.4g}"] for name, value in record.held_out.items()]
         words = f" of {record.held_out_words:,} words including line ends" if record.held_out_words else ""
         parts += [f"As pretrained, on held-out text{words}:", markdown_table(("metric", "value"), cells)]
-    if isinstance(record, ContinuedPretrainingRecord):
-        parts += [f"Continued pretraining: {escaped(record.decision)}"]
     return "\n\n".join(parts)
 
 

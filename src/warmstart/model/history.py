@@ -5,7 +5,7 @@ Records are written into ``bundle.json`` and read back here and nowhere else; ev
     Record
     ├── AdaptRecord, ContinualRecord                       a head for labels
     └── LanguageRecord                                     says what the language head was trained on, and whether it generates
-        └── PretrainRecord, ContinuedPretrainingRecord, AnswersRecord, ImportRecord, OtherRecord
+        └── PretrainRecord, AnswersRecord, ImportRecord, OtherRecord
 
 ``settings`` are the settings of a command as plain values, kept for people; no code reads them.
 """
@@ -169,23 +169,6 @@ class FindingRecord(Config):
         return cls(severity=finding.severity, sentence=finding.sentence)
 
 
-class StageEvaluation(Config):
-    """The model at one stage of continued pretraining."""
-
-    stage: str
-    """name of the stage: before, or end"""
-    loss: float
-    """held-out loss of the objective, in nats"""
-    loss_change: tuple[float, float] | None = None
-    """ends of the 95% interval of its change since before, over held-out documents; None: unknown"""
-    probe_accuracy: float
-    """accuracy of a probe on frozen features, on the texts that choose"""
-    standard_error: float
-    """standard error of the difference between this probe accuracy and that before"""
-    seconds: float
-    """training time so far"""
-
-
 class Record(Config):
     """One step in the history of a bundle."""
 
@@ -294,24 +277,6 @@ class PretrainRecord(LanguageRecord):
     """task that the text was chosen for; None: it was not"""
 
 
-class ContinuedPretrainingRecord(LanguageRecord):
-    """Continued pretraining on the text of a task, without its labels."""
-
-    type: Literal["continued_pretraining"] = "continued_pretraining"
-    task: str
-    """name of the task"""
-    texts: int
-    """texts read"""
-    left_out: int = 0
-    """texts left out because they are equal to one of validation or test, or nearly the same"""
-    evaluations: tuple[StageEvaluation, ...]
-    kept: bool
-    """the new weights were kept; else they were reset"""
-    decision: str
-    """the decision and its reason"""
-    seed: int
-
-
 class AnswersRecord(LanguageRecord):
     """``warmstart adapt`` to a task of type answers."""
 
@@ -383,7 +348,6 @@ RECORDS: Registry[type[Record]] = Registry(
     "record of a bundle's history",
     {
         "pretrain": PretrainRecord,
-        "continued_pretraining": ContinuedPretrainingRecord,
         "adapt": AdaptRecord,
         "answers": AnswersRecord,
         "continual": ContinualRecord,

@@ -37,7 +37,7 @@ from warmstart.runs.verdict import (
     use_sentence,
 )
 from warmstart.stats.comparison import MethodResult
-from warmstart.stats.formatting import percent, percent_interval, sentence_case, with_ends
+from warmstart.stats.formatting import percent_interval, sentence_case, with_ends
 from warmstart.stats.intervals import Estimate
 from warmstart.stats.proportions import wilson_interval
 from warmstart.stats.scores import ClassificationScores
@@ -45,7 +45,6 @@ from warmstart.stats.splits import THIS_SPLIT
 
 if TYPE_CHECKING:
     from warmstart.model.bundle import Bundle
-    from warmstart.model.history import ContinuedPretrainingRecord
 
 
 THIS_MODEL = "this model"
@@ -57,7 +56,6 @@ def write_adapt_page(result: AdaptResult, bundle: Bundle, config: Config, folder
     """Write the report of an adaptation run; returns its path. ``bundle`` is the network that is saved, or one of several."""
     sections = (
         *([_confidence_section(result.confidence, result.caution_of_choice)] if result.confidence else []),
-        *[_continued_pretraining(record) for record in bundle.continued_pretraining[-1:]],
         audit_section(result.audit),
         size_section(bundle),
     )
@@ -180,14 +178,6 @@ def _confidence_section(confidence: ConfidenceResult, cautions: Sequence[str]) -
     if confidence.calibration.held_out:
         items.append(Table(THRESHOLD_HEADER, confidence.threshold_table()))
     return Section("Can its confidence be trusted?", (*confidence.findings, *cautions), items)
-
-
-def _continued_pretraining(record: ContinuedPretrainingRecord) -> Section:
-    """What continued pretraining changed."""
-    text = f"{record.texts:,} texts of {record.task}; {record.left_out} that are in validation or test were left out."
-    rows = [(one.stage, f"{one.loss:.3f}", percent(one.probe_accuracy), f"{one.seconds:.1f}") for one in record.evaluations]
-    header = ("stage", "held-out loss, nats", "probe on frozen features", "seconds of training")
-    return Section("Continued pretraining", (text, record.decision), (Table(header, rows),))
 
 
 def write_answers_page(result: AnswersResult, config: Config, folder: Path) -> Path:

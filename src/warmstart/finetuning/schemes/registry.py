@@ -53,7 +53,6 @@ SCHEMES: Registry[NamedScheme] = Registry(
         "discriminative": NamedScheme("learning rates by depth", "weights.discriminative", needs="part"),
         "houlsby": NamedScheme("where bottleneck adapters are inserted", "additions.houlsby", backbone="part"),
         "lora": NamedScheme("low-rank changes", "additions.lora", backbone="part"),
-        "dapt": NamedScheme("continued pretraining", "additions.dapt"),
         "lm-loss": NamedScheme("the language-model loss", "additions.lm_loss", needs="part"),
         "contrast": NamedScheme("the contrastive loss", "additions.contrast", needs="part", alone="upper-half"),
     },
@@ -99,15 +98,6 @@ class ContrastOptions(Config):
     """contrast: temperature of the contrastive loss; a low one looks at the most similar texts of other labels"""
 
 
-class DaptOptions(Config):
-    """Options of ``dapt``."""
-
-    dapt_epochs: InFile[float] = Field(3.0, gt=0)
-    """dapt: passes over the task's own text"""
-    dapt_learning_rate: InFile[float] = Field(5e-4, gt=0)
-    """dapt: learning rate of these passes"""
-
-
 class LpFtOptions(Config):
     """Options of ``lp-ft``."""
 
@@ -127,7 +117,6 @@ class SchemeOptions(
     LoraOptions,
     LanguageLossOptions,
     ContrastOptions,
-    DaptOptions,
     LpFtOptions,
     DiscriminativeOptions,
 ):
