@@ -108,9 +108,9 @@ def test_all_settings_are_printed_as_the_file_that_is_read(tmp_path: Path, capsy
 
 def test_a_setting_that_is_no_flag_comes_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The parser keeps what the file says beside flags of the same group; ``--help-all`` counts such settings."""
-    (tmp_path / "rare.yaml").write_text("train: {clip: 0.25, batch: 3}\nhead: {transform: true}\n")
+    (tmp_path / "rare.yaml").write_text("train: {clip: 0.25, batch: 3}\nbackbone: {bias: false}\n")
     config = parse(PretrainConfig, ["a.txt", "--config", str(tmp_path / "rare.yaml"), "--batch", "5"], "warmstart pretrain")
-    assert (config.train.clip, config.train.batch, config.head.transform) == (0.25, 5, True)
+    assert (config.train.clip, config.train.batch, config.backbone.bias) == (0.25, 5, False)
     with pytest.raises(SystemExit):
         main(["pretrain", "--help-all"])
     printed = capsys.readouterr().out

@@ -185,8 +185,7 @@ def test_wrong_inputs(manifest: Path, corpus: Path, tmp_path: Path, capsys: pyte
     foreign.write_text("Lorem ipsum dolor sit amet consectetur.")
     names = {"TASK": str(manifest), "TEXT": str(corpus), "FOREIGN": str(foreign)}
     for number, (words, message) in enumerate([
-        ("TEXT --pool none", "go with --for TASK"),
-        ("--for TASK --pool none", "--pool none leaves none"),
+        ("TEXT --relevant-words 9", "goes with --for TASK"),
         ("FOREIGN --for TASK", "TEXT must have passages with words of the texts of 'cats'"),
         ("missing.txt --for TASK", "no such file or folder"),
         ("--for missing.yaml", "no such file"),

@@ -75,8 +75,6 @@ class TasksConfig(Config):
     """number of seeds; fewer than three give wide intervals"""
     seed: int = Field(0, ge=0)
     """the first seed"""
-    head_dropout: InFile[float] = Field(0.1, ge=0, lt=1)
-    """dropout probability of the pooled state"""
     alpha: InFile[float] = Field(1.0, ge=0, le=1)
     """joint: how often each task is read, in proportion to its size to this power; 1: by size, 0: all equally often"""
     train: Annotated[TrainConfig, arg(name="")] = TrainConfig(learning_rate=5e-4, warmup=0.1, weight_decay=0.01)

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from warmstart.backbone.backbone import Backbone
-from warmstart.backbone.config import BackboneConfig
+from warmstart.backbone.config import BackboneConfig, NewBackboneConfig
 from warmstart.corpora.rows import PretrainingRows, pretraining_batches
 from warmstart.corpora.store import TokenText
 from warmstart.corpora.write import tokenized_text
@@ -22,7 +22,7 @@ from warmstart.data.files import text_lines
 from warmstart.data.pool import Pool
 from warmstart.data.source import Source
 from warmstart.errors import DataError
-from warmstart.heads.settings import LMHeadConfig
+from warmstart.heads.settings import LMHeadConfig, NewLMHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.history import DomainRecord, PretrainRecord
 from warmstart.model.model import Model, fresh_head
@@ -49,12 +49,12 @@ def tokens_to_read(objective: ObjectiveConfig) -> int:
 
 
 def new_language_model(
-    config: BackboneConfig, head: LMHeadConfig, tokenizer: Tokenizer, objective: ObjectiveConfig, seed: int
+    config: NewBackboneConfig, head: NewLMHeadConfig, tokenizer: Tokenizer, objective: ObjectiveConfig, seed: int
 ) -> Model:
     """An untrained backbone with a language head, in the direction of the objective."""
     seed_torch(seed, "backbone")
-    backbone = Backbone(config, tokenizer.vocab_size)
-    return Model(backbone, fresh_head(head, backbone, seed), causal=OBJECTIVES[objective.name].causal)
+    backbone = Backbone(BackboneConfig(**dict(config)), tokenizer.vocab_size)
+    return Model(backbone, fresh_head(LMHeadConfig(**dict(head)), backbone, seed), causal=OBJECTIVES[objective.name].causal)
 
 
 def rows_to_read(text: TokenText, tokenizer: Tokenizer, model: Model, objective: ObjectiveConfig, remedy: str) -> PretrainingRows:
@@ -114,7 +114,7 @@ def pretrain_on_own_text(task: str, text: Pool, seed: int) -> Bundle:
     """
     started = time.perf_counter()
     console.print(f"Pretraining a backbone on {len(text):,} texts of '{task}', without their labels.")
-    backbone, tokenizer = BackboneConfig.build(OWN_BACKBONE_SETTINGS), train_tokenizer(text.texts, TokenizerConfig())
+    backbone, tokenizer = NewBackboneConfig.build(OWN_BACKBONE_SETTINGS), train_tokenizer(text.texts, TokenizerConfig())
     remedy = "add text under 'unlabelled' in the manifest, or remove pool from --backbones"
     with TemporaryDirectory() as folder:
         file = Path(folder) / "text.ndjson"
@@ -122,7 +122,7 @@ def pretrain_on_own_text(task: str, text: Pool, seed: int) -> Bundle:
         store = tokenized_text([Source(path=str(file))], tokenizer, Path(folder))
         crops = np.median(np.diff(store.bounds(0))) - 1 >= ENOUGH_TO_CROP
         objective = ObjectiveConfig(name="contrastive" if crops else "masked")
-        model = new_language_model(backbone, LMHeadConfig(), tokenizer, objective, seed).to(pick_device())
+        model = new_language_model(backbone, NewLMHeadConfig(), tokenizer, objective, seed).to(pick_device())
         rows = rows_to_read(store, tokenizer, model, objective, remedy)
         training = PretrainTrainConfig(tokens=min(tokens_to_read(objective), MOST_PASSES * store.total_tokens))
         if OBJECTIVES[objective.name].compares:

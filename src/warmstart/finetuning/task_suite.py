@@ -162,7 +162,7 @@ class TaskSuite:
     def new_model(self, seed: int) -> MultitaskModel:
         """A copy of the pretrained backbone with a new head for each task."""
         backbone = copy.deepcopy(self.bundle.model.backbone)
-        settings = FineTuneConfig(head_dropout=self.config.head_dropout)
+        settings = FineTuneConfig()
         configs = [head_config_for(encoded.task, settings) for encoded in self.encoded]
         heads = [fresh_head(config, backbone, seed + number) for number, config in enumerate(configs)]
         assert all(isinstance(head, ClassificationHead) for head in heads)
