@@ -45,7 +45,7 @@ def print_trace(one: Trace, console: Console) -> None:
 
 
 def write_trace(traces: Sequence[Trace], file: Path, footer: str) -> None:
-    """The same as an HTML page that opens from disk and holds no script. Raises ``StorageError`` if it cannot be written."""
+    """Write the traces as a page that opens from disk and holds no script. Raises ``StorageError`` if it cannot be written."""
     page = page_template("trace.html.jinja").render(
         traces=traces, footer=footer, visible=visible, background=_background, percent=percent
     )

@@ -24,7 +24,7 @@ def write_pretrain_page(result: PretrainResult, config: PretrainConfig, folder: 
 
 
 def pretrain_view(result: PretrainResult, config: PretrainConfig | None = None) -> Report:
-    """What a notebook shows: how far the model has come, the loss, the text and the parameters; with commands for a run."""
+    """View of a notebook: progress of the model, the loss, the text and the parameters; with commands for a run."""
     sections = (*pretraining_sections(result), *domain_sections(result), size_section(result.bundle, result.training.seconds))
     return verdict_report(f"Pretraining: {result.objective}", result.verdict(config), sections)
 
@@ -43,7 +43,7 @@ def pretraining_sections(result: PretrainResult) -> tuple[Section, Section]:
 
 
 def domain_sections(result: PretrainResult) -> tuple[Section, ...]:
-    """What was read for a task, if the text was chosen for one."""
+    """Section about the text that was chosen for a task; none if it was not."""
     if result.domain is None:
         return ()
     tables = (Table(CORPORA_HEADER, corpora_table(result.domain)),) if result.domain.corpora else ()
