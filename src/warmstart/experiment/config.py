@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field
 from tyro.conf import Positional, arg
 
-from warmstart.config import Advanced, Effectless, FileInput, InFile, TaskInput, ThreadsConfig
+from warmstart.config import Advanced, Effectless, FileInput, TaskInput, ThreadsConfig
 from warmstart.data.source import LabelledTableFlags
-from warmstart.finetuning.config import FineTuneConfig, OwnBackboneConfig, RaceTuneConfig
+from warmstart.finetuning.config import FineTuneConfig, RaceTuneConfig
 from warmstart.finetuning.schemes.registry import known_scheme
 from warmstart.system.backends import PROCESSES, known_backend
 from warmstart.system.console import console
@@ -166,8 +166,6 @@ class RaceConfig(LabelledTableFlags):
     drop_near_leaks: Advanced[bool] = False
     """drop these, and texts that are nearly the same as one of validation or test"""
     tune: Annotated[RaceTuneConfig, arg(name="")] = RaceTuneConfig()
-    own: InFile[OwnBackboneConfig] = OwnBackboneConfig()
-    """settings of --backbones pool: the backbone that is pretrained on the task's own text"""
 
     def completed(self) -> Self:
         """The settings with default backbones and schemes where none are named. Raises ``ConfigError`` if there is no backbone."""
