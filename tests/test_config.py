@@ -73,7 +73,7 @@ WRONG = {
     "pretrain x --width 2.5": "--width must be a whole number, but is 2.5",
     "pretrain x --optimizer adm": "--optimizer must be 'adamw' or 'muon', but is adm",
     "pretrain x --clip 0.5": "--clip is no flag; write `train: {clip: 0.5}` into a file, and give --config FILE",
-    "race t --keep=last": "--keep is no flag; write `tune: {keep: last}` into a file, and give --config FILE",
+    "adapt m t --keep=last": "--keep is no flag; write `tune: {keep: last}` into a file, and give --config FILE",
     "cost --no-bias": "--no-bias is no flag; write `backbone: {bias: false}` into a file, and give --config FILE",
     "pretrain x --tokenizer.vocab-size 0": "--tokenizer.vocab-size must be at least 1, but is 0",
     "generate m x --temperature -1": "--temperature must be greater than 0, but is -1",

@@ -269,7 +269,7 @@ def test_few_texts_all_learn(make: Callable[..., TextClassifier]) -> None:
     model = make(selection="cross-validation", epochs=2, seeds=2).fit(TEXTS, Y)
     record = model.bundle_.history[-1]
     assert record.data[0].sizes == {"train": 60}
-    assert record.budget == ("60 labels: all of them learn, and 5-fold cross-validation on them chooses.",)
+    assert record.notes == ("60 labels: all of them learn, and 5-fold cross-validation on them chooses.",)
     assert record.seed == int(np.argmax(model.validation_scores_))
     assert model.bundle_.calibration.interval, "the temperature is fitted out of fold"
     plain = make(selection="none", epochs=2, seeds=2).fit(TEXTS, Y)

@@ -178,7 +178,7 @@ def test_every_kind_has_a_race_and_a_curve(
         "seeds": 1,
         "scratch": False,
         "out": str(tmp_path / "run"),
-        "tune": {"train": {"steps": 2, "batch": 8, "learning_rate": 5e-4}},
+        "tune": {"train": {"steps": 2, "batch": 8}},
     }
     (tmp_path / "pool.txt").write_text("She found the dog.\nHe holds the cats.\n")
     found = race(RaceConfig.build(given | {"labels": 24, "pool": str(tmp_path / "pool.txt")}))
