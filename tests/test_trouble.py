@@ -252,7 +252,7 @@ def test_a_table_has_a_limit_of_columns(tmp_path: Path) -> None:
 
 MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 10)}]}}\n" for i in range(1, 9))
 YAML = {
-    "aliases of aliases": (LAUGHS, "at most 131,072 values, those that its aliases repeat included"),
+    "aliases of aliases": (LAUGHS, "at most 131,072 values, counted again wherever an alias repeats them"),
     "merged groups": (MERGES, "at most 131,072 values"),
     "an alias within itself": ("a: &a [*a]\n", r"the alias \*a is within itself"),
     "deep lists": (DEEP, "nested too deeply"),

@@ -201,7 +201,7 @@ class _Loader(yaml.SafeLoader):
             self.values += self.sizes.get(str(anchor), 0)
         self.values += 1
         if self.values > YAML_VALUES:
-            raise yaml.YAMLError(f"it must hold at most {YAML_VALUES:,} values, those that its aliases repeat included")
+            raise yaml.YAMLError(f"it must hold at most {YAML_VALUES:,} values, counted again wherever an alias repeats them")
         node = super().compose_node(parent, index)
         if anchor and not isinstance(event, yaml.AliasEvent):
             self.sizes[anchor] = self.values - before

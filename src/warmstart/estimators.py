@@ -60,7 +60,7 @@ def as_texts(texts: Any) -> list[str]:
     if strange := [text for text in flat if not isinstance(text, str)]:
         raise DataError(f"every text must be a string, but one is {strange[0]!r}; remove or convert it")
     if not flat:
-        raise DataError("there must be at least one text, but there are none; give some")
+        raise DataError("there must be at least one text, but there are none; pass one or more")
     return [str(text) for text in flat]
 
 
@@ -313,7 +313,7 @@ class TextRegressor(RegressorMixin, Adapted):  # type: ignore[misc]
         texts, numbers = as_texts(texts), np.asarray(y, dtype=np.float64)
         if numbers.ndim != 1 or not np.isfinite(numbers).all():
             raise DataError(
-                f"targets must be one finite number per text, but have the shape {numbers.shape} or contain NaN or infinity"
+                f"targets must be a finite number per text, but have the shape {numbers.shape} or hold NaN or infinity; drop them"
             )
         one_each(texts, numbers, "numbers")
         self._learn(Split(tuple(texts), numbers, as_groups(texts, groups)), ())

@@ -127,7 +127,7 @@ def refuse_wrong_values(settings: type[Config], words: Sequence[str], elsewhere:
         value: Any = [first, *rest] if equals else rest
         if (switch := known.get(re.sub(r"(--|\.)no-", r"\1", name))) and switch.in_file:
             written = "false" if name not in known else value[0] if value else "true" if _is_switch(switch.field) else "…"
-            raise ConfigError(f"{flag} is no flag; write `{_nested(switch.path, written)}` into a file, and give --config FILE")
+            raise ConfigError(f"{flag} is no flag; write `{_nested(switch.path, written)}` into a file for --config")
         if word.startswith("--") and word != "--" and not switch and name not in (*known, *elsewhere):
             near = [key for key in known if len(name) > 4 and name[2:] in key] or get_close_matches(name, known, n=1)
             meant = f"did you mean {near[0]}? " if near else ""

@@ -347,6 +347,16 @@ def checks_of(model: ServedModel) -> list[dict[str, Any]]:
     return [check.to_dict() for check in examine(model.whole, model.path)]
 
 
+def guarantees_of(model: ServedModel) -> list[dict[str, Any]]:
+    """For error rates that can be guaranteed: the threshold, and the share of held-out examples that reach it."""
+    thresholds = [model.threshold(target, LEVEL) for target in TARGETS]
+    return [
+        {"target_error": threshold.target, "threshold": threshold.threshold, "answered": threshold.answered / threshold.examples}
+        for threshold in thresholds
+        if np.isfinite(threshold.threshold)
+    ]
+
+
 def evidence_of(model: Bundle | Stack, path: str) -> dict[str, Any]:
     """``accuracy`` (``accuracy_of``); ``audit``: each finding, None without an audit; ``calibration`` (``calibration_of``)."""
     record = last_adaptation(model.history)

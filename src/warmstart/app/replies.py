@@ -17,7 +17,7 @@ from pydantic import Field
 from torch import Tensor
 
 from warmstart.app.answers import AnswerForm
-from warmstart.app.models import LEVEL, TARGETS, ServedModel
+from warmstart.app.models import ServedModel
 from warmstart.data.source import Source
 from warmstart.data.text_key import is_blank
 from warmstart.errors import DataError, ModelError, suggest
@@ -308,16 +308,6 @@ def _confidence(confidence: float, lowest: float) -> dict[str, Any]:
 def unread_of(model: ServedModel, inputs: Sequence[Any]) -> Unread:
     """The parts of inputs that do not fit into the model."""
     return Unread(tokens=(0,) * len(inputs)) if model.task_type == "answers" else unread(model.model, inputs)
-
-
-def guarantees_of(model: ServedModel) -> list[dict[str, Any]]:
-    """For error rates that can be guaranteed: the threshold, and the share of held-out examples that reach it."""
-    thresholds = [model.threshold(target, LEVEL) for target in TARGETS]
-    return [
-        {"target_error": threshold.target, "threshold": threshold.threshold, "answered": threshold.answered / threshold.examples}
-        for threshold in thresholds
-        if math.isfinite(threshold.threshold)
-    ]
 
 
 def write_on(

@@ -55,7 +55,7 @@ from warmstart.app.answers import (
 from warmstart.app.background import BackgroundReader, NotReadyError
 from warmstart.app.batches import BusyError, Computer
 from warmstart.app.guard import AccessRules, App, Guard
-from warmstart.app.models import ServedModel, ServedModels, checks_of, evidence_of
+from warmstart.app.models import ServedModel, ServedModels, checks_of, evidence_of, guarantees_of
 from warmstart.app.replies import (
     Cells,
     Embedded,
@@ -68,7 +68,6 @@ from warmstart.app.replies import (
     Predicted,
     Tokenized,
     explanation_of,
-    guarantees_of,
     predictions_for,
     rows_of_workbook,
     tokens_of,

@@ -86,7 +86,7 @@ COMMANDS = Registry(
             "commands.race.command",
             "experiment.config:RaceConfig",
             "race",
-            "compare many ways to adapt, and name the best and the cheapest that the labels cannot tell from it",
+            "compare ways to adapt a model to a task, and recommend one",
             goes_on=True,
         ),
         "continual": Command(
@@ -111,7 +111,7 @@ COMMANDS = Registry(
             "commands.label",
             "LabelConfig",
             "label",
-            "label texts in the browser, with a model that learns along and says when it is enough",
+            "label texts in the browser while a model learns along",
             goes_on=True,
         ),
         "cost": Command(
@@ -158,7 +158,7 @@ COMMANDS = Registry(
             "commands.export",
             "commands.settings:ExportConfig",
             "export_model",
-            "write a model for transformers, PEFT or ONNX",
+            "write a model for transformers, sentence-transformers, ONNX or a browser",
         ),
         "runs": Command("commands.runs", "RunsConfig", "list_runs", "list the runs of a folder, or follow one"),
         "recipe": Command(

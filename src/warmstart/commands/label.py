@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class LabelConfig(AccessSettings, LabelledTableFlags):
-    """Label texts in the browser; run again with the same --out to go on, with the settings of before."""
+    """Label texts in the browser; the same --out continues a project with its settings."""
 
     pool: Positional[tuple[str, ...]] = ()
     """texts to label: files or globs with a text on each line, or tables (--text-column); not needed to go on"""
@@ -47,18 +47,18 @@ class LabelConfig(AccessSettings, LabelledTableFlags):
     labels: tuple[str, ...] = ()
     """names of the labels, with spaces or commas between; more can be added on the page"""
     type: Literal["classification", "tagging"] | None = None
-    """whether each text gets a label (classification, the default), or each word (tagging)"""
+    """unit of a label: a text (classification, the default) or a word (tagging)"""
     task: str | None = None
     """a table or a manifest whose name, type and labels are taken; its training texts are labelled already, its test texts never
     shown, and rows of a table without a label are still to be labelled"""
     guidelines: str | None = None
     """guidelines for labelling: a file, or the words themselves"""
     price: float | None = Field(None, gt=0)
-    """price of one label, in any currency, to say the cost of more labels"""
+    """price of one label, for the estimated cost of more labels"""
     target: float | None = Field(None, gt=0, lt=1)
     """accuracy to reach, such as 0.9; the page says when it is proven"""
     judge: str | None = None
-    """person who decides where people disagree, by the name on the page; default: whoever has not answered that text"""
+    """name of the person who settles disagreements; default: whoever has not answered that text"""
     suggest: Advanced[Literal["yes", "no"] | None] = None
     """whether the label that the model finds likely stands beside texts that are not drawn at random, to be accepted by Enter; only
     the others then tell the accuracy; default: as before, at first no"""
@@ -69,17 +69,17 @@ class LabelConfig(AccessSettings, LabelledTableFlags):
     """a model whose frozen vectors the learner reads, or "words": vectors made from the words of the pool; default: as before, at
     first words"""
     imports: Annotated[tuple[str, ...], arg(name="import")] = ()
-    """labels to read, without a server: csv, tsv, json, ndjson or parquet with the columns text, label and, if known, person"""
+    """import labels from tables, then exit: csv, tsv, json, ndjson or parquet with the columns text, label and, if known, person"""
     export: str | None = None
-    """write the labels and a task.yaml into this folder, and end without a server"""
+    """write the labels and a task.yaml into this folder, then exit"""
     export_test: Literal["fraction", "random"] = "fraction"
-    """test split of the export: a fraction of all labelled texts, or those that were drawn at random"""
+    """test texts of the export: a fraction of all labelled texts, or the randomly drawn ones"""
     form: Advanced[Literal["csv", "ndjson"] | None] = None
     """format of exported labels; default: csv, for tagging ndjson"""
     safe_csv: Advanced[bool] = False
     """write ' before cells of an exported csv that a spreadsheet would run as formulas"""
     add: bool = False
-    """take new texts of POOL into a project that exists"""
+    """add the texts of POOL to the project"""
     seed: Advanced[int] = 0
     """seed of the draws"""
 

@@ -23,9 +23,9 @@ class ServeConfig(AccessSettings):
     """tasks that models learned from, whose texts are shown beside predictions for similar ones; default: on this machine alone
     those of the run that made a model, where they are unchanged"""
     corpus: str | None = None
-    """text of up to a few million tokens: while a model writes, what followed in this text stands beside what is probable"""
+    """text of up to a few million tokens, whose actual continuations are shown beside those of the model"""
     label: str | None = None
-    """folder in which people label, on a second tab: a project, or a new one of the texts and labels that the model learned from"""
+    """labelling project on a second tab; a new one starts with the texts and labels that the model learned from"""
     batch_tokens: InFile[int] = Field(JOINED_TOKENS, gt=0)
     """tokens that are computed together, about; what fits into the cache of a processor is fastest"""
     wait_ms: InFile[float] = Field(1000 * WAIT_SECONDS, ge=0, le=1000)

@@ -157,22 +157,22 @@ class PredictConfig(TableFlags):
     """texts to label, or questions to answer; a single one that is the path of a file or folder stands for ``--file``; a text that
     only reads like a path is given with a blank behind it"""
     file: FileInput[str | None] = None
-    """a file of texts: one per line, or a table with a text column, which is read as the model's training texts were; or a folder
-    of files, each of which is a text"""
+    """a file of texts: one per line, or a table with a text column, read with the columns and format of the training table; or a
+    folder of files, each of which is a text"""
     second: Advanced[str | None] = None
     """the column of the table that holds the second texts of pairs"""
     out: Effectless[str | None] = None
-    """output file: a table if it ends in .csv, .tsv or .xlsx, of a table with all its columns; lines of JSON if it ends in .jsonl
-    or .ndjson; default: standard output"""
+    """output file: .csv, .tsv and .xlsx keep the columns of the input; .jsonl and .ndjson are lines of JSON; default: standard
+    output"""
     top: int = Field(3, gt=0)
-    """number of labels to give with their probabilities, the most probable ones"""
+    """number of most probable labels to print"""
     target_error: float | None = Field(None, gt=0, lt=1)
     """abstain below the confidence threshold that guarantees at most this error rate (labels need a model of fit, or one
     adapted with --calibration-fraction)"""
     confidence_level: Advanced[float] = Field(0.95, gt=0, lt=1)
     """probability with which that error rate is guaranteed"""
     refuse_unknown: bool = False
-    """give 'none of these' to texts that are unlike those of every label; else 'unknown' marks them"""
+    """label texts 'none of these' if they resemble those of no label; else they are marked 'unknown'"""
     unknown_share: Advanced[float] = Field(0.05, gt=0, lt=1)
     """share of the texts of known labels that may be marked so, at most"""
     shares: bool = False
@@ -270,7 +270,7 @@ class AuditConfig(WindowSettings, LabelledTableFlags):
 
 
 class DoctorConfig(Config):
-    """Check that a model is complete and undamaged, gives the outputs of the day it was saved, and agrees with its settings."""
+    """Check that a model is complete and undamaged, gives the outputs stored when it was saved, and agrees with its settings."""
 
     model: Positional[str]
     """a bundle, the folder of a run, hf:FOLDER for a model in the Hugging Face format, or a page that `export --to page` wrote"""

@@ -224,7 +224,7 @@ def task_folder(target: Path) -> Iterator[Path]:
 def require_task_folder(target: Path) -> None:
     """Raise ``ConfigError`` unless a task can be written to a folder and nothing of the user's is lost."""
     if str(target) == STANDARD_OUTPUT:
-        raise ConfigError(f"a task is written into a folder, but {target} stands for standard output; name one")
+        raise ConfigError(f"a task is written into a folder, but {target} stands for standard output; name a folder")
     if target.exists() and not target.is_dir():
         raise ConfigError(f"a task is written into a folder, but {target} is a file; name another")
     if target.is_dir() and (foreign := [*islice(_foreign(target), _NAMED + 1)]):

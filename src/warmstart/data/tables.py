@@ -382,7 +382,7 @@ def write_texts(texts: Iterable[Any], file: str | Path) -> Path:
                 raise DataError(f"every text must be a string, but number {count} is {value!r:.80}; remove or convert it")
             out.write(json.dumps({"text": text}) + "\n")
         if not count:
-            raise DataError("there must be at least one text, but there are none; give some")
+            raise DataError("there must be at least one text, but there are none; pass one or more")
     return path
 
 

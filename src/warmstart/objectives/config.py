@@ -17,7 +17,7 @@ class ObjectiveConfig(Config):
     """causal, masked, span, hybrid (each batch causal or masked, with the same weights), or contrastive (masked, and two crops of a
     document are alike)"""
     mask_rate: Advanced[float | None] = Field(None, gt=0, lt=1)
-    """fraction of tokens that all objectives but causal mask; none: 0.3 for masked (lab note "performance"), 0.15 for the others"""
+    """fraction of tokens that all objectives but causal mask; none: 0.3 for masked, 0.15 for the others"""
     form: Advanced[Literal["sentinel", "prefix-suffix"]] = "sentinel"
     """span: T5's many spans marked by sentinels, or CS224N's one span of a document, moved to its end"""
     causal_fraction: InFile[float] = Field(0.5, ge=0, le=1)

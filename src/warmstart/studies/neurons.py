@@ -35,7 +35,7 @@ _LISTED = 6
 
 
 class StudyNeuronsConfig(ThreadsConfig):
-    """Correlate every neuron with properties of each token, and show where the best of them are most active."""
+    """Correlate every neuron with properties of each token, and show the passages that activate the best ones most."""
 
     model: Positional[FileInput[str]]
     """any model: a bundle, or the folder of a run"""

@@ -38,7 +38,7 @@ def free_output(path: str | Path, inputs: Iterable[Path] = (), flag: str = "--ou
     """
     place = Path(path)
     if str(path) == STANDARD_OUTPUT:
-        raise ConfigError(f"{flag} must name a file, but {path} stands for standard output; name one")
+        raise ConfigError(f"{flag} must name a file, but {path} stands for standard output; name a file")
     if place.is_dir() or str(path).endswith(("/", os.sep)):
         raise ConfigError(f"{flag} must name a file, but {path} is a folder; name a file in it")
     _require_folder(place)
@@ -48,7 +48,7 @@ def free_output(path: str | Path, inputs: Iterable[Path] = (), flag: str = "--ou
     if not place.exists():
         return place
     if read := next((source for source in inputs if _reads(source, place)), None):
-        raise ConfigError(f"{flag} must not name what is read, but {place} is read as {read}; name another file")
+        raise ConfigError(f"{flag} must not name a file that is read, but {place} is read as {read}; name another file")
     if not written_here(place):
         raise ConfigError(
             f"{flag} must name a new file, or one that warmstart wrote and nobody changed, but {place} is neither; name another "
@@ -64,7 +64,7 @@ def free_folder(path: str | Path, flag: str = "--out") -> Path:
     """
     target = Path(path)
     if str(path) == STANDARD_OUTPUT:
-        raise ConfigError(f"{flag} must name a folder to make, but {path} stands for standard output; name one")
+        raise ConfigError(f"{flag} must name a new folder, but {path} stands for standard output; name a folder")
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ConfigError(f"{target} exists and is not empty; choose another {flag}, or remove it")
     _require_folder(target)

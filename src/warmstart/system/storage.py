@@ -78,7 +78,7 @@ def atomic_folder(target: Path) -> Iterator[Path]:
     temporary = _aside(target, "writing")
     try:
         if target.is_dir() and Path.cwd().is_relative_to(target.resolve()):
-            raise StorageError(f"cannot write {target}: the current folder cannot be replaced by another; name a new one")
+            raise StorageError(f"cannot write {target}: the current folder cannot be replaced; name another folder")
         sweep(target.parent, target.name)
         _remove(temporary)
         temporary.mkdir(parents=True)
@@ -143,7 +143,7 @@ def atomic_write(path: Path, data: bytes, noun: str = "") -> None:
 def make_folder(folder: Path) -> None:
     """Make a folder, if it is not there. Raises ``StorageError`` if that is impossible, or its name stands for standard output."""
     if str(folder) == STANDARD_OUTPUT:
-        raise StorageError(f"'{folder}' stands for standard output, but a folder is to be made; name one")
+        raise StorageError(f"a new folder must be named, but '{folder}' stands for standard output; name a folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -7,7 +7,6 @@ is refused with the reason.
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from warmstart.adapters.insertion import inserted_adapters
 from warmstart.adapters.settings import BottleneckConfig, LoraConfig, ScalarMixConfig
-from warmstart.app.models import LEVEL, TARGETS, ServedModel, checks_of, evidence_of
+from warmstart.app.models import LEVEL, ServedModel, checks_of, evidence_of, guarantees_of
 from warmstart.app.one_file.characters import word_characters
 from warmstart.app.one_file.parts import Parts, member_network, taken_apart
 from warmstart.app.one_file.tokenizer_spec import tokenizer_spec
@@ -190,17 +189,7 @@ def _replies(served: ServedModel) -> dict[str, Any]:
         "evidence": evidence_of(served.model, served.path),
     }
     if served.describe()["guarantees"]:
-        thresholds = [served.threshold(target, LEVEL) for target in TARGETS]
-        replies["guarantees"] = {
-            "guarantees": [
-                {
-                    "target_error": threshold.target,
-                    "threshold": threshold.threshold,
-                    "answered": threshold.answered / threshold.examples,
-                }
-                | {"sentence": threshold.sentence()}
-                for threshold in thresholds
-                if math.isfinite(threshold.threshold)
-            ]
-        }
+        rows = guarantees_of(served)
+        guarantees = [row | {"sentence": served.threshold(row["target_error"], LEVEL).sentence()} for row in rows]
+        replies["guarantees"] = {"guarantees": guarantees}
     return replies
