@@ -7,7 +7,6 @@ from benchmarks.few_labels import few_labels_table
 from benchmarks.render import (
     Row,
     curve,
-    each_race,
     language_models,
     printed,
     quickstart,
@@ -106,18 +105,6 @@ TABLES = (
     encoders_table(BENCHMARKS, minutes=40),
     few_labels_table(FEW_LABELS, FINE_TUNED, BENCHMARKS, minutes=120),
     Table("stacking", (SIMULATED,), ("python -m benchmarks.stacking",), timing, minutes=10),
-    Table(
-        "continued",
-        (ADAPTATION,),
-        (
-            f"{TREC} --labels 200 --schemes full dapt+full --learning-rates 5e-4 --no-scratch --out runs/tables/continued-trec",
-            "warmstart race recipes/tasks/mr.yaml --backbones runs/wikitext-2 --drop-leaks --labels 200 --schemes full dapt+full "
-            "--learning-rates 5e-4 --no-scratch --out runs/tables/continued-mr",
-        ),
-        each_race,
-        needs=("wikitext-2",),
-        minutes=15,
-    ),
     Table("windows", (ADAPTATION,), ("python -m benchmarks.windows",), timing, needs=("minilm",), minutes=10),
     Table("domain", (ADAPTATION,), ("python -m benchmarks.domain",), timing, needs=("wikitext-2",), minutes=60),
     Table("labelling", (LABELLING,), ("python -m benchmarks.labelling",), timing, needs=("minilm",), minutes=20),

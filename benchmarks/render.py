@@ -95,11 +95,6 @@ def curve(results: Sequence[Result]) -> str:
     return "\n\n".join([table(header, rows), paragraph(_budget([{**result, "seeds": seeds}])), findings(result)])
 
 
-def each_race(results: Sequence[Result]) -> str:
-    """Races on several tasks, one table each."""
-    return "\n\n".join(races([result]) for result in results)
-
-
 def printed(results: Sequence[Result]) -> str:
     """The table that each command prints, without its empty columns, and what it found."""
     parts = []

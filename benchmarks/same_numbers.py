@@ -94,7 +94,7 @@ def write_inputs(folder: Path) -> None:
         manifest = {"name": kind} | {name: f"{name}.ndjson" for name in ("train", "validation", "test")}
         manifest |= {"type": kind} if kind not in ("classification", "other") else {}
         (place / "task.yaml").write_text(yaml.safe_dump(manifest))
-        (place / "reads.yaml").write_text(yaml.safe_dump(manifest | {"unlabelled": "../text.txt"}))  # enough for dapt
+        (place / "reads.yaml").write_text(yaml.safe_dump(manifest | {"unlabelled": "../text.txt"}))
     write_tables(folder)
 
 
@@ -151,10 +151,8 @@ def numbers(folder: Path) -> dict[str, Number]:
         ours = any(name == place or name.startswith(f"{place}/") for place in written)
         if not file.is_file() or not ours or any(re.search(pattern, name) for pattern in PLAN["ignored_files"]):
             continue
-        if "/dapt/" in name:  # named by a hash of the settings, of which some may go
-            manifest = json.loads((file.parent / "bundle.json").read_text(encoding="utf-8"))
-            name = name.replace(file.parent.name, "causal" if manifest["causal"] else "bidirectional")
-        name = re.sub(r"/trials/.*", "/trials", name)  # likewise; ``trial_name`` tells them apart
+        # named by a hash of the settings, of which some may go; ``trial_name`` tells trials apart
+        name = re.sub(r"/trials/.*", "/trials", re.sub(r"/own/\w+/", "/own/", name))
         found.update({"/".join([name, *path]): value for path, value in values_of(file)})
     return {path: value for path, value in found.items() if not any(re.search(pattern, path) for pattern in PLAN["ignored"])}
 

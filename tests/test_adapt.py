@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,6 @@ from warmstart.cli import main
 from warmstart.commands.adapt.command import adapt
 from warmstart.commands.race.command import race
 from warmstart.data.audit import drop_leaks
-from warmstart.data.budget import label_budget
-from warmstart.data.pool import Pool
-from warmstart.data.source import Source
 from warmstart.data.task import Task, resplit
 from warmstart.errors import ConfigError
 from warmstart.experiment import adaptation
@@ -30,9 +26,7 @@ from warmstart.experiment.adaptation_result import AdaptResult
 from warmstart.experiment.config import AdaptConfig
 from warmstart.experiment.sweep import open_sweep
 from warmstart.finetuning.ensemble import STACKABLE, Averaged
-from warmstart.finetuning.further import continue_pretraining
 from warmstart.finetuning.runs import most_seconds, share_within
-from warmstart.finetuning.schemes.registry import SchemeOptions
 from warmstart.interop.load import load
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import load_bundle, save
@@ -145,32 +139,14 @@ def test_without_selection_the_first_seed_is_saved(place: Path) -> None:
 
 
 def test_the_validation_and_test_labels_change_nothing(place: Path) -> None:
-    """Turned round, they leave the saved model and its calibration the same to the bit; continued pretraining, too."""
+    """Turned round, they leave the saved model and its calibration the same to the bit."""
     task = cats()
-    file = place / "more.txt"
-    file.write_text("\n\n".join(f"We found {what} in {year}." for what in ("a cat", "the river") for year in range(1900, 1960)))
-    task = replace(task, unlabelled=(Source(path=str(file)),))
     tasks = (task, poisoned(task, np.arange(60)))
-    one, other = (run(place, each, seeds=1, tune=tune("dapt+probe", epochs=2)) for each in tasks)
+    one, other = (run(place, each, seeds=1, tune=tune("probe", epochs=2)) for each in tasks)
     before, after = one.best.final.model.weights(), other.best.final.model.weights()
     assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
     np.testing.assert_array_equal(one.best.choosing, other.best.choosing)
     assert one.confidence.calibration == other.confidence.calibration
-
-
-def test_the_probe_of_continued_pretraining_is_within_the_budget(tokenizer: Tokenizer) -> None:
-    """The labels of all other training texts are turned round: the same decision and figures."""
-    task = cats()
-    budget = label_budget(task, 20, "cross-validation", 0)
-    changed = replace(budget, whole=poisoned(task, budget.train))
-    options = SchemeOptions(dapt_epochs=2, dapt_learning_rate=5e-3)
-    text = Pool(tuple(map(str, task.train.texts)))
-    made = (continue_pretraining(language_bundle(tokenizer), each, options, text) for each in (budget, changed))
-    one, other = (bundle.history[-1] for bundle in made)
-    assert one.notes == other.notes
-    (first, last), others = one.tables[0].rows, other.tables[0].rows
-    assert [first[:3], last[:3]] == [row[:3] for row in others]
-    assert float(first[2].rstrip("%")) % 5 == 0, "each label of the budget is predicted once"
 
 
 def test_calibration_texts_are_part_of_the_budget(place: Path) -> None:

@@ -205,13 +205,12 @@ def words_of(name: str, place: Path) -> list[str]:
         "adapt": ["adapt", lm, cats, *short, "--steps", "6", *every(2), "--labels", "20", "--no-baselines"],
         "holdout": ["adapt", lm, cats, *short, "--steps", "9", *every(3), "--scheme", "lora", "--no-baselines"],
         "ensemble": ["adapt", lm, cats, *short, "--steps", "3", "--labels", "20", "--no-scratch", "--ensemble"],
-        "dapt": ["adapt", lm, cats, *short, "--steps", "3", "--scheme", "dapt+full", "--no-scratch", "--no-baselines"],
         "answers": ["adapt", str(place / "writer"), str(place / "places.yaml"), *short, "--epochs", "2", "--scratch-epochs", "2"],
         "continual": ["continual", lm, cats, who, *short, "--epochs", "1", "--text", str(place / "text.txt")],
     }[name]
 
 
-COMMANDS = ("adapt", "holdout", "ensemble", "dapt", "answers", "continual")
+COMMANDS = ("adapt", "holdout", "ensemble", "answers", "continual")
 ASKED = ("holdout", "answers", "continual")
 """those that are also asked to stop"""
 

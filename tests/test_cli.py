@@ -291,7 +291,7 @@ MISTAKES = {
     ),
     "lm-loss after adaptation": (
         ["adapt", "MODEL", "TASK", "--scheme", "lm-loss", "--out", "OUT"],
-        "start from a pretrained language model",
+        "start from a language model",
     ),
     "lora rank": (["adapt", "LANGUAGE", "TASK", "--scheme", "lora", "--lora-rank", "0", "--out", "OUT"], "greater than 0"),
     "lora targets": (

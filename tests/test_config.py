@@ -73,7 +73,7 @@ WRONG = {
     "pretrain x --width 2.5": "--width must be a whole number, but is 2.5",
     "pretrain x --optimizer adm": "--optimizer must be 'adamw' or 'muon', but is adm",
     "pretrain x --clip 0.5": "--clip is no flag; write `train: {clip: 0.5}` into a file for --config",
-    "race t --own.depth=1": "--own.depth is no flag; write `own: {depth: 1}` into a file for --config",
+    "adapt m t --keep=last": "--keep is no flag; write `tune: {keep: last}` into a file for --config",
     "cost --no-bias": "--no-bias is no flag; write `backbone: {bias: false}` into a file for --config",
     "pretrain x --tokenizer.vocab-size 0": "--tokenizer.vocab-size must be at least 1, but is 0",
     "generate m x --temperature -1": "--temperature must be greater than 0, but is -1",
@@ -108,9 +108,9 @@ def test_all_settings_are_printed_as_the_file_that_is_read(tmp_path: Path, capsy
 
 def test_a_setting_that_is_no_flag_comes_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The parser keeps what the file says beside flags of the same group; ``--help-all`` counts such settings."""
-    (tmp_path / "rare.yaml").write_text("train: {clip: 0.25, batch: 3}\nhead: {transform: true}\n")
+    (tmp_path / "rare.yaml").write_text("train: {clip: 0.25, batch: 3}\nbackbone: {bias: false}\n")
     config = parse(PretrainConfig, ["a.txt", "--config", str(tmp_path / "rare.yaml"), "--batch", "5"], "warmstart pretrain")
-    assert (config.train.clip, config.train.batch, config.head.transform) == (0.25, 5, True)
+    assert (config.train.clip, config.train.batch, config.backbone.bias) == (0.25, 5, False)
     with pytest.raises(SystemExit):
         main(["pretrain", "--help-all"])
     printed = capsys.readouterr().out

@@ -221,7 +221,7 @@ def test_other_tasks_are_refused_before_anything_trains(tokenizer: Tokenizer) ->
     check_scheme(bundle, make_task(), finetune_config("contrast"))
 
 
-CONFIG = ObjectiveConfig(name="contrastive", contrast_weight=2.0, temperature=0.2)
+CONFIG = ObjectiveConfig(name="contrastive")
 EOS, PAD = VOCABULARY.specials.eos, VOCABULARY.specials.pad
 
 
@@ -275,10 +275,10 @@ def test_the_loss_is_its_formula(tokenizer: Tokenizer, store: TokenText) -> None
         vectors = [F.normalize(states[i][real[i]].mean(dim=0), dim=0) for i in range(10)]
         contrast = 0.0
         for i in range(10):
-            shares = {j: float(torch.exp(vectors[i] @ vectors[j] / 0.2)) for j in range(10) if j != i}
+            shares = {j: float(torch.exp(vectors[i] @ vectors[j] / 0.1)) for j in range(10) if j != i}
             contrast -= float(np.log(shares[i ^ 1] / sum(shares.values())))
         masked = float(model.loss(batch))
-    assert found == pytest.approx(masked + 2.0 * 0.15 * rows.mean_tokens / 2 * contrast, rel=1e-4)
+    assert found == pytest.approx(masked + 0.15 * rows.mean_tokens / 2 * contrast, rel=1e-4)
 
 
 def step(model: Model, loss: ContrastiveLoss | ContrastivePretraining, batches: Sequence[Batch]) -> tuple[float, list[Tensor]]:

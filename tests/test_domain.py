@@ -6,7 +6,6 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +14,6 @@ import torch
 from helpers.bundles import language_bundle
 from helpers.settings import in_file
 from helpers.tasks import cats
-from warmstart.adapters.insertion import inserted_adapters
-from warmstart.adapters.registry import insert_adapter
-from warmstart.adapters.settings import LoraConfig
 from warmstart.cli import main
 from warmstart.commands.race.command import race
 from warmstart.corpora import relevant
@@ -29,10 +25,7 @@ from warmstart.data.task import Split, Task
 from warmstart.errors import DataError
 from warmstart.experiment.config import RaceConfig
 from warmstart.finetuning import further
-from warmstart.finetuning.config import OwnBackboneConfig
-from warmstart.finetuning.further import StageEvaluation, continue_pretraining, decide, pretrain_on_own_text
-from warmstart.finetuning.schemes.registry import SchemeOptions
-from warmstart.heads.settings import LMHeadConfig
+from warmstart.finetuning.further import pretrain_on_own_text
 from warmstart.model.bundle import Bundle
 from warmstart.model.card import card
 from warmstart.model.files import load_bundle, save
@@ -186,8 +179,7 @@ def test_wrong_inputs(manifest: Path, corpus: Path, tmp_path: Path, capsys: pyte
     foreign.write_text("Lorem ipsum dolor sit amet consectetur.")
     names = {"TASK": str(manifest), "TEXT": str(corpus), "FOREIGN": str(foreign)}
     for number, (words, message) in enumerate([
-        ("TEXT --pool none", "go with --for TASK"),
-        ("--for TASK --pool none", "--pool none leaves none"),
+        ("TEXT --relevant-words 9", "goes with --for TASK"),
         ("FOREIGN --for TASK", "TEXT must have passages with words of the texts of 'cats'"),
         ("missing.txt --for TASK", "no such file or folder"),
         ("--for missing.yaml", "no such file"),
@@ -201,9 +193,6 @@ def test_wrong_inputs(manifest: Path, corpus: Path, tmp_path: Path, capsys: pyte
         assert not (out / "bundle").exists()
 
 
-QUICK = SchemeOptions(dapt_epochs=4, dapt_learning_rate=5e-3)
-
-
 @pytest.fixture
 def task(tmp_path: Path) -> Task:
     """Sentences about cats, with more text like them; two of its lines are in the test split."""
@@ -214,12 +203,10 @@ def task(tmp_path: Path) -> Task:
     return replace(base, unlabelled=(Source(path=str(file)),))
 
 
-def test_calibration_texts_are_never_read(task: Task) -> None:
-    """They are left out like the test split; a pair is one text, and case is ignored as in the audit."""
-    calibration, budget = Split(("We found a cat in 1900.",), task.test.labels[:1]), label_budget(task, None, "holdout", 0)
-    read = texts_to_read(budget, excluded=calibration)
-    assert "We found a cat in 1900." not in read.texts
-    assert read.left_out == texts_to_read(budget).left_out + 60, "and those that differ in a number"
+def test_scored_texts_are_never_read(task: Task) -> None:
+    """A pair is one text, and case is ignored as in the audit."""
+    read = texts_to_read(label_budget(task, None, "holdout", 0))
+    assert (read.left_out, len(read)) == (2, 240)
     train = Split((("STRASSE nach", "Norden"), ("one", "other")), np.array([0, 1]))
     pairs = replace(task, train=train, test=Split(("Straße nach Norden",), task.test.labels[:1]), unlabelled=())
     assert texts_to_read(label_budget(pairs, None, "holdout", 0)) == Pool(("one other",), 1)
@@ -239,126 +226,12 @@ def test_the_pool_says_what_is_read(task: Task, tmp_path: Path) -> None:
     assert {*texts_to_read(budget).texts} > own
 
 
-def test_only_the_backbone_and_the_language_head_change(task: Task, tokenizer: Tokenizer) -> None:
-    """The loss falls; the tokenizer and the original bundle stay the same; the history records it; a repeat gives the same bits."""
-    budget = label_budget(task, None, "holdout", 0)
-    for objective in ("masked", "causal"):
-        bundle = language_bundle(tokenizer, objective)
-        before = {name: tensor.clone() for name, tensor in bundle.model.state_dict().items()}
-        done, again = (continue_pretraining(bundle, budget, QUICK, texts_to_read(budget)) for _ in range(2))
-        assert done.tokenizer is bundle.tokenizer
-        assert all(torch.equal(before[name], tensor) for name, tensor in bundle.model.state_dict().items())
-        record, after = done.history[-1], done.model.state_dict()
-        assert float(record.tables[0].rows[1][1]) < float(record.tables[0].rows[0][1])
-        assert record.data[0].sizes == {"texts": 240, "left out": 2}
-        kept = record.notes[0].endswith("The new weights are kept.")
-        assert any(not torch.equal(before[name], tensor) for name, tensor in after.items()) == kept
-        assert all(torch.equal(again.model.state_dict()[name], tensor) for name, tensor in after.items())
-
-
-def test_what_does_not_help_is_undone(task: Task, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The weights are the pretrained ones, to the bit, and the history says so."""
-    monkeypatch.setattr(further, "MIN_GAIN", 0.99)
-    bundle = language_bundle(tokenizer)
-    budget = label_budget(task, None, "holdout", 0)
-    done = continue_pretraining(bundle, budget, QUICK, texts_to_read(budget))
-    record = done.history[-1]
-    assert [row[0] for row in record.tables[0].rows] == ["before", "end"]
-    assert record.notes[0].endswith("The pretrained weights are kept.")
-    assert all(torch.equal(bundle.model.state_dict()[n], t) for n, t in done.model.state_dict().items())
-
-
-def evaluation(stage: str, loss: float, probe: float, error: float, noise: float | None = 0.02) -> StageEvaluation:
-    """``noise`` is half the width of the interval of the change from a loss of 4."""
-    change = None if noise is None else (loss - 4 - noise, loss - 4 + noise)
-    return StageEvaluation(stage=stage, loss=loss, loss_change=change, probe_accuracy=probe, standard_error=error, seconds=1.0)
-
-
-def test_a_loss_within_noise_decides_nothing() -> None:
-    """Neither the sentence nor the decision takes a change within noise for a fall; and the probe must not fall either."""
-    before = evaluation("before", 4.0, 0.8, 0.0)
-    for loss, noise, helps, sentence in (
-        (3.95, 0.02, True, "The held-out loss fell from 4.000 to 3.950 nats (95% interval of the change -0.070 to -0.030, over"),
-        (3.8, 0.3, False, "The held-out loss did not change significantly: 4.000 nats before, 3.800 nats after (95% interval"),
-        (3.8, None, False, "fewer than two held-out documents were scored, so its noise is unknown."),
-        (4.2, 0.1, False, "The held-out loss rose from 4.000 to 4.200 nats"),
-    ):
-        decided, words = decide(before, evaluation("end", loss, 0.8, 0.01, noise))
-        assert decided == helps
-        assert sentence in words
-        assert words.endswith(f"The {'new' if helps else 'pretrained'} weights are kept.")
-    for loss, probe, helps in ((3.95, 0.795, True), (3.95, 0.78, False), (3.99, 0.90, False), (4.2, 0.81, False)):
-        assert decide(before, evaluation("end", loss, probe, 0.01))[0] == helps, (loss, probe)
-
-
-def test_adapters_and_an_untied_head_stay(task: Task, tokenizer: Tokenizer) -> None:
-    """LoRA stays in the backbone; a head with weights of its own is trained further."""
-    bundle = language_bundle(tokenizer, "causal", LMHeadConfig(tied=False))
-    insert_adapter(bundle.model.backbone, LoraConfig(rank=2), 0)
-    budget = label_budget(task, None, "holdout", 0)
-    done = continue_pretraining(bundle, budget, QUICK, texts_to_read(budget))
-    assert inserted_adapters(done.model.backbone) == [LoraConfig(rank=2)]
-    assert done.model.state_dict().keys() == bundle.model.state_dict().keys()
-
-
-def test_too_little_text_is_refused(tokenizer: Tokenizer) -> None:
-    """A text or two teach nothing, and leave nothing to hold out."""
-    budget = label_budget(cats(), None, "holdout", 0)
-    with pytest.raises(DataError, match="continued pretraining needs at least 40 texts, but has 1; add text under 'unlabelled'"):
-        continue_pretraining(language_bundle(tokenizer, "causal"), budget, QUICK, Pool(("one",)))
-
-
-def test_adapt_continues_pretraining_first(
-    task: Task, tokenizer: Tokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """``dapt+lora`` on the command line: the report says what it brought; a model without a language head is refused."""
-    save_task(task, tmp_path / "task")
-    save(language_bundle(tokenizer), tmp_path / "lm")
-    flags = [
-        "--scheme",
-        "dapt+lora",
-        "--seeds",
-        "1",
-        "--no-scratch",
-        "--no-baselines",
-        "--steps",
-        "5",
-        *in_file(tune={"options": {"dapt_learning_rate": 5e-3}}),
-    ]
-    assert main(["adapt", str(tmp_path / "lm"), str(tmp_path / "task"), "--out", str(tmp_path / "run"), *flags]) == 0
-    assert "Continued pretraining" in (tmp_path / "run" / "report.html").read_text()
-    commands = [record.command for record in load_bundle(tmp_path / "run" / "bundle").history]
-    assert commands[-2:] == ["continued pretraining", "adapt"]
-    capsys.readouterr()
-    assert main(["adapt", str(tmp_path / "run"), str(tmp_path / "task"), "--out", str(tmp_path / "again"), *flags]) == 2
-    assert "lm-loss and dapt need a pretrained language head" in capsys.readouterr().err
-    assert not (tmp_path / "again").exists()
-
-
-@pytest.mark.usefixtures("no_pages")
-def test_a_race_continues_pretraining_once(
-    task: Task, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both methods with ``dapt`` share one continued backbone and report its seconds; the next call finds it."""
-    save_task(task, tmp_path / "task")
-    save(language_bundle(tokenizer), tmp_path / "lm")
-    config = RaceConfig.build({
-        "task": str(tmp_path / "task"), "backbones": [str(tmp_path / "lm")], "schemes": ["dapt+full", "dapt+probe"], "seeds": 1,
-        "learning_rates": [1e-3], "scratch": False, "labels": 30, "out": str(tmp_path / "race"),
-        "tune": {"train": {"steps": 3}},
-    })  # fmt: skip
-    found = race(config)
-    assert len(list((tmp_path / "race" / "dapt").iterdir())) == 1
-    assert {"dapt+full", "dapt+probe", "probe", "scalar-mix"} <= {s.name for s in found.ranking.methods}
-    assert "of continued pretraining on 240 texts, once, kept or not by the labels of the first seed" in next(
-        s.note for s in found.ranking.methods if s.name == "dapt+full"
-    )
-    monkeypatch.setattr("warmstart.experiment.methods.continue_pretraining", lambda *_: pytest.fail("it was done already"))
-    race(config)
-    assert json.loads((tmp_path / "race" / "race.json").read_text())["labels"] == 30
-
-
-SMALL = {"tokens": 4000, "width": 16, "depth": 1, "heads": 2, "max_length": 16, "vocab_size": 300}
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backbone of the task's own text that is pretrained at once."""
+    monkeypatch.setattr(further, "MOST_PASSES", 1)
+    for name, value in {"width": 16, "depth": 1, "heads": 2, "max_length": 16}.items():
+        monkeypatch.setitem(further.OWN_BACKBONE_SETTINGS, name, value)
 
 
 def record_of(bundle: Bundle) -> Record:
@@ -367,41 +240,42 @@ def record_of(bundle: Bundle) -> Record:
     return record
 
 
-def pretrained(task: Task, **settings: Any) -> Record:
+def pretrained(task: Task) -> Record:
     """How a backbone on the task's own text was made."""
-    text = texts_to_read(label_budget(task, 20, "cross-validation", 0))
-    return record_of(pretrain_on_own_text(task.name, text, OwnBackboneConfig.build(SMALL | settings), 0))
+    return record_of(pretrain_on_own_text(task.name, texts_to_read(label_budget(task, 20, "cross-validation", 0)), 0))
 
 
-@pytest.mark.usefixtures("no_pages")
+@pytest.mark.usefixtures("no_pages", "small")
 def test_a_race_pretrains_once_and_says_what_it_cost(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """All its methods share one backbone, beside a given one; the next call finds it."""
     manifest = save_task(cats(), tmp_path / "task")
     save(language_bundle(tokenizer), tmp_path / "lm")
     config = RaceConfig.build({
         "task": str(manifest), "backbones": ["pool", str(tmp_path / "lm")], "schemes": ["full"], "seeds": 1, "labels": 20,
-        "out": str(tmp_path / "race"), "own": SMALL, "tune": {"train": {"steps": 3}},
+        "out": str(tmp_path / "race"), "tune": {"train": {"steps": 3}},
     })  # fmt: skip
     found = race(config)
     rows = {row.name: row for row in found.ranking.methods}
     assert {"probe · pool", "full · pool", "full · lm", "from scratch · pool"} <= {*rows}
     assert len(list((tmp_path / "race" / "own").iterdir())) == 1
     assert "s of pretraining on" in rows["full · pool"].note
-    assert rows["full · pool"].method.continued_pretraining_seconds > 0
-    assert rows["from scratch · pool"].method.continued_pretraining_seconds == 0
+    assert rows["full · pool"].method.pretraining_seconds > 0
+    assert rows["from scratch · pool"].method.pretraining_seconds == 0
     assert "adapted/full/pool" in {row.method.id_over_tasks for row in rows.values()}, "the same for every task"
     monkeypatch.setattr("warmstart.experiment.methods.pretrain_on_own_text", lambda *_: pytest.fail("it was done already"))
     assert race(config).to_dict()["methods"] == found.to_dict()["methods"]
 
 
+@pytest.mark.usefixtures("small")
 def test_crops_are_compared_where_texts_are_long_enough() -> None:
-    """By the median text; a setting decides otherwise."""
+    """By the median text. A text that is shorter than a row is refused."""
     for words, objective in ((5, "masked"), (60, "contrastive")):
         task, draw = cats(), np.random.default_rng(0)
         texts = tuple(" ".join(draw.choice(text.split(), words)) for text in task.train.texts)
         task = replace(task, train=Split(texts, task.train.labels))
         assert pretrained(task).settings["objective"]["name"] == objective
-    assert pretrained(task, objective="masked").settings["objective"]["name"] == "masked"
+    with pytest.raises(DataError, match="remove pool from --backbones"):
+        pretrain_on_own_text(task.name, Pool(("a cat",)), 0)
 
 
 def test_wrong_inputs_are_refused_and_an_estimate_leaves_it_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -411,8 +285,6 @@ def test_wrong_inputs_are_refused_and_an_estimate_leaves_it_out(tmp_path: Path, 
     for words, message in (
         (["pool", "--resample"], "pool pretrains once, on texts that other splits test on; remove pool or --resample"),
         (["pool", "pool"], "--backbones names pool twice"),
-        (["pool", *in_file(own={"vocab_size": 300, "heads": 3})], "heads must divide width"),
-        (["pool", *in_file(own={"vocab_size": 300, "max_length": 100_000})], "remove pool from --backbones"),
     ):
         assert main([*line, str(tmp_path / "race"), "--backbones", *words]) == 2
         assert message in capsys.readouterr().err

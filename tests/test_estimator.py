@@ -24,12 +24,9 @@ import warmstart as ws
 from helpers.bundles import language_bundle
 from helpers.tasks import cats
 from warmstart import estimators
-from warmstart.data.budget import LabelBudget
-from warmstart.data.pool import Pool
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.estimators import TextClassifier, TextEncoder, TextRegressor, TokenTagger
-from warmstart.finetuning.schemes.registry import SchemeOptions
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
 from warmstart.tasks.load import load_task, save_task
@@ -222,26 +219,6 @@ def test_scikit_learns_own_checks() -> None:
 
 
 QUICK = {"learning_rate": 5e-3, "epochs": 12, "batch": 8, "settings": {"train": {"precision": "float32"}}}
-
-
-def test_unlabelled_text_is_read_first(make: Callable[..., TextClassifier], monkeypatch: pytest.MonkeyPatch) -> None:
-    """``unlabelled`` continues pretraining; so does a scheme with dapt, on the labelled texts alone."""
-    read: list[tuple[int, set[str]]] = []
-    continue_pretraining = estimators.continue_pretraining
-
-    def watched(bundle: Bundle, budget: LabelBudget, options: SchemeOptions, text: Pool) -> Bundle:
-        read.append((len(text), {str(one) for one in text.texts} & set(budget.whole.validation.texts)))
-        return continue_pretraining(bundle, budget, options, text)
-
-    monkeypatch.setattr(estimators, "continue_pretraining", watched)
-    more = [f"The river holds {year} cats." for year in range(1900, 1960)]
-    first = make(epochs=1).fit(TEXTS, Y, unlabelled=more)
-    assert first.bundle_.history[-2].command == "continued pretraining"
-    second = make(epochs=1, scheme="dapt+probe").fit(TEXTS, Y)
-    assert second.bundle_.history[-2].command == "continued pretraining"
-    assert read == [(114, set()), (54, set())]  # nothing that is held out is among them, nor nearly
-    make(epochs=1).fit(TEXTS, Y)
-    assert len(read) == 2
 
 
 def test_a_regressor_learns_numbers(origin: Bundle, tmp_path: Path) -> None:

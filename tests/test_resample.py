@@ -15,7 +15,6 @@ from helpers.figures import repeats, show
 from helpers.tasks import cats, race_config, write_race_inputs
 from warmstart.commands.race.command import race_task
 from warmstart.data.task import Split, Task, resplit
-from warmstart.errors import ConfigError
 from warmstart.stats.differences import MethodScores, paired_difference, score_of_choice
 from warmstart.stats.noise import Noise
 from warmstart.stats.splits import NEW_SPLITS, ONE_SPLIT, share_training_texts
@@ -271,10 +270,3 @@ def test_a_race_over_splits_with_few_labels(tmp_path: Path, tokenizer: Tokenizer
     found = race_task(config)
     assert found.labels == 20
     assert found.recommended.runs[0].split_sizes == (60, 20, 30)
-
-
-def test_one_split_for_continued_pretraining(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    """``dapt`` would read texts that later splits test on."""
-    write_race_inputs(tmp_path, tokenizer)
-    with pytest.raises(ConfigError, match="remove dapt or --resample"):
-        race_task(race_config(tmp_path, resample=True, schemes=["dapt+full"]))

@@ -43,7 +43,7 @@ from warmstart.training.config import TrainConfig
 from warmstart.training.loop import TrainingJob, train
 from warmstart.types import SelectionName
 
-EVERYTHING = {"full", "upper-half", "lp-ft", "gradual", "discriminative", "lm-loss", "contrast", "dapt"}
+EVERYTHING = {"full", "upper-half", "lp-ft", "gradual", "discriminative", "lm-loss", "contrast"}
 MOVES = {"houlsby": r"\.norm(_1|_2)?\.|\.adapter\.", "lora": r"\.lora_[qv]\.", "scalar-mix": r"\.scalar_mix\."}
 """which weights each scheme may change beside the head's; written by hand, not read from the schemes"""
 
@@ -182,8 +182,6 @@ def test_names_that_do_not_say_what_trains() -> None:
     assert make_scheme("scalar-mix") == make_scheme("probe+scalar-mix")
     assert make_scheme("scalar-mix+lm-loss").trains == (all_parameters,)
     assert make_scheme("full") == Scheme(trains=(all_parameters,))
-    assert make_scheme("dapt") == make_scheme("dapt+full") == Scheme(trains=(all_parameters,), continued_pretraining=True)
-    assert make_scheme("dapt+scalar-mix") == replace(make_scheme("scalar-mix"), continued_pretraining=True)
     assert [name for name in SCHEMES if make_scheme(name).keeps_features] == ["probe", "scalar-mix"]
 
 

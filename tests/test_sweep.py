@@ -14,13 +14,11 @@ import joblib
 import numpy as np
 import polars
 import pytest
-import yaml
 
 from helpers.tasks import cats, curve_config, race_config, write_race_inputs
 from warmstart.cli import main
 from warmstart.commands.race.command import race
 from warmstart.data.audit import audit
-from warmstart.data.budget import label_budget
 from warmstart.data.scorings import read_ledger
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.experiment import execution, inputs
@@ -28,7 +26,6 @@ from warmstart.experiment.comparison import Comparison
 from warmstart.experiment.config import RaceConfig
 from warmstart.experiment.curve import CurveResult
 from warmstart.experiment.execution import run_trial
-from warmstart.experiment.methods import bundle_digest, with_continued_backbone
 from warmstart.experiment.ranking import Ranking, rank, rank_method
 from warmstart.experiment.stack import combine, stackable_trials
 from warmstart.experiment.store import SweepContext, TrialPredictions, find_result, read_predictions, result_file
@@ -36,7 +33,6 @@ from warmstart.experiment.sweep import check_sweep, estimate_only, open_sweep
 from warmstart.experiment.trial import Method, SweepRuns, Trial, TrialResult
 from warmstart.finetuning import features as features_file
 from warmstart.finetuning.config import FineTuneConfig
-from warmstart.model.files import load_bundle
 from warmstart.system import backends
 from warmstart.system.backends import spread_calls
 from warmstart.system.locks import releasing_locks
@@ -50,50 +46,6 @@ pytestmark = pytest.mark.usefixtures("few_baselines")
 def place(tmp_path: Path, tokenizer: Tokenizer) -> Path:
     """A folder with a task and a tiny language model."""
     return write_race_inputs(tmp_path, tokenizer)
-
-
-def with_text(place: Path, count: int) -> RaceConfig:
-    """A race with ``dapt`` whose task has so many unlabelled texts."""
-    manifest = yaml.safe_load((place / "task" / "task.yaml").read_text())
-    (place / "task" / "more.txt").write_text("\n\n".join(f"She holds the cat and rubs the dog {i}." for i in range(count)))
-    (place / "task" / "task.yaml").write_text(yaml.safe_dump(manifest | {"unlabelled": ["more.txt"]}))
-    train = {"steps": 12, "batch": 8}
-    tune = {"options": {"dapt_epochs": 3.0, "dapt_learning_rate": 3e-3}, "train": train}
-    return race_config(place, schemes=["full", "dapt+probe"], learning_rates=[1e-3], seeds=1, scratch=False, tune=tune)
-
-
-def continued(place: Path, config: RaceConfig) -> Method:
-    """The method with ``dapt``, after continued pretraining of its backbone."""
-    method = Method(name="dapt+probe", family="adapted", backbone=str(place / "lm"), backbone_digest="lm", scheme="dapt+probe")
-    budget = label_budget(load_task(config.task), config.numbers_of_labels[0], "holdout", config.seed)
-    return with_continued_backbone(method, budget, config.fine_tuning, place, config.pool)
-
-
-@pytest.mark.usefixtures("no_pages")
-def test_another_unlabelled_text_is_another_continued_backbone(place: Path) -> None:
-    """What ``dapt`` reads is mostly text outside the splits: the same text is read once, another one again."""
-    first = continued(place, with_text(place, 60))
-    assert continued(place, with_text(place, 60)).backbone == first.backbone
-    other = continued(place, with_text(place, 90))
-    assert other.backbone_digest != first.backbone_digest
-    read = [load_bundle(Path(one.backbone)).history[-1].data[0].sizes["texts"] for one in (first, other)]
-    assert read == [120, 150], "scored texts are not read"
-    assert other.backbone_digest == bundle_digest(other.backbone)
-
-
-@pytest.mark.usefixtures("no_pages")
-def test_a_continued_backbone_is_part_of_what_a_task_takes(place: Path) -> None:
-    """A head on a backbone that ``dapt`` changed needs that backbone too: all that changed counts, as in full fine-tuning."""
-    config = with_text(place, 200)
-    method = continued(place, config)
-    assert load_bundle(Path(method.backbone)).history[-1].notes[0].endswith("The new weights are kept.")
-    plain = Method(name="probe", family="adapted", backbone=str(place / "lm"), backbone_digest="lm", scheme="probe")
-    context = context_of(place, config.fine_tuning)
-    far, near = (run_trial(Trial(method=one, seed=0, learning_rates=(1e-3,)), context) for one in (method, plain))
-    whole = sum(tensor.numel() * tensor.element_size() for tensor in load_bundle(place / "lm").model.backbone.state_dict().values())
-    assert near.disk == 4 * near.new
-    assert whole / 2 < far.disk <= whole + near.disk
-    assert far.new == near.new
 
 
 def context_of(place: Path, tune: FineTuneConfig = FineTuneConfig()) -> SweepContext:  # noqa: B008
@@ -209,22 +161,6 @@ def test_a_curve_without_its_pretrained_method_says_so(place: Path, monkeypatch:
     monkeypatch.setattr(execution, "run_trial", in_time)
     found = race(curve_config(place, **shared, schemes=["full"]))
     assert (list(found.curve.rankings), found.curve.incomplete) == ([4], (8,))
-
-
-def test_a_race_stopped_after_continued_pretraining_continues(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``dapt`` runs before any trial; a folder with its bundles only belongs to the race."""
-    config = with_text(place, 60)
-
-    def stop(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("warmstart.experiment.sweep.run_trials", stop)
-    with pytest.raises(KeyboardInterrupt):
-        race(config)
-    assert {file.name for file in (place / "race").iterdir() if file.is_dir()} == {"dapt", "trials"}
-    assert not [*(place / "race" / "trials").iterdir()]
-    monkeypatch.setattr("warmstart.experiment.methods.continue_pretraining", stop)
-    assert open_sweep(config).folder == place / "race"
 
 
 def test_cheap_races_have_ten_seeds_and_others_five(place: Path) -> None:

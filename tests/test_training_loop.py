@@ -275,13 +275,13 @@ def test_what_cannot_be_compiled_is_refused_before_the_run(monkeypatch: pytest.M
         PretrainConfig.build({"text": ["x"], "train": {"compile": True, "minutes": 1}})
 
 
-@given(st.sampled_from(sorted(SCHEDULES)), st.floats(0, 1), st.floats(0, 0.9), st.floats(0, 1))
+@given(st.sampled_from(sorted(SCHEDULES)), st.floats(0, 1), st.floats(0, 0.9))
 @settings(deadline=None)
-def test_rates_stay_between_nothing_and_the_full_rate(schedule: str, progress: float, warmup: float, floor: float) -> None:
+def test_rates_stay_between_nothing_and_the_full_rate(schedule: str, progress: float, warmup: float) -> None:
     """Every schedule is a share of the full rate, and the highest at the end of the warm-up."""
-    share = learning_rate_factor(progress, schedule, warmup, floor)
+    share = learning_rate_factor(progress, schedule, warmup)
     assert 0 <= share <= 1 + 1e-9
-    assert learning_rate_factor(max(warmup, 1e-12), schedule, warmup, floor) == pytest.approx(1.0)
+    assert learning_rate_factor(max(warmup, 1e-12), schedule, warmup) == pytest.approx(1.0)
 
 
 def test_schedules_by_literal_numbers() -> None:
@@ -290,9 +290,9 @@ def test_schedules_by_literal_numbers() -> None:
     assert SCHEDULES["linear"](0.25) == pytest.approx(0.75)
     assert SCHEDULES["trapezoid"](0.5) == 1.0
     assert SCHEDULES["trapezoid"](0.85) == pytest.approx(0.5)
-    assert learning_rate_factor(1.0, "cosine", 0.1, 0.1) == pytest.approx(0.1)
-    assert learning_rate_factor(0.05, "linear", 0.1, 0.0) == pytest.approx(0.5)
-    assert math.isclose(learning_rate_factor(0.55, "linear", 0.1, 0.0), 0.5)
+    assert learning_rate_factor(1.0, "cosine", 0.1) == pytest.approx(0.0)
+    assert learning_rate_factor(0.05, "linear", 0.1) == pytest.approx(0.5)
+    assert math.isclose(learning_rate_factor(0.55, "linear", 0.1), 0.5)
 
 
 def test_draws_depend_on_the_seed_and_on_names_alone() -> None:

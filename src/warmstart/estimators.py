@@ -23,20 +23,16 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from warmstart.data.budget import label_budget, labels_sentence
-from warmstart.data.pool import pool_unlike
 from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Split, Task
-from warmstart.data.text_key import plain_text
 from warmstart.errors import ConfigError, DataError, ModelError
 from warmstart.experiment.config import FEW_LABELS
 from warmstart.finetuning.calibration import fitted_calibration
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.features import pooled_layers, tensors_digest
 from warmstart.finetuning.finetune import head_config_for
-from warmstart.finetuning.further import continue_pretraining
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.finetuning.runs import PRETRAINED, best_run
-from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.finetuning.selection import SelectionSettings, fine_tune_within
 from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.heads.pooled import POOLINGS, join_windows
@@ -202,8 +198,8 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
         """Texts, not tables of numbers."""
         return text_tags(super().__sklearn_tags__())
 
-    def _learn(self, examples: Split, labels: tuple[str, ...], unlabelled: Sequence[str] | None = None) -> None:
-        """Fit: hold out validation texts if these choose, continue pretraining if requested, run every seed, keep the best."""
+    def _learn(self, examples: Split, labels: tuple[str, ...]) -> None:
+        """Fit: hold out validation texts if these choose, run every seed, keep the best."""
         if self.backbone == "":
             raise ConfigError(
                 f"{type(self).__name__} must be trained from a backbone, but has none (a loaded one has none: its weights have "
@@ -212,11 +208,6 @@ class Adapted(BaseEstimator):  # type: ignore[misc]
         origin, config, first = as_bundle(self.backbone), self._config(len(examples)), self._first_seed()
         task = self._task(examples, labels, first)
         budgets = [label_budget(task, None, self.selection, seed) for seed in range(first, first + self.seeds)]
-        if unlabelled is not None or make_scheme(config.scheme, config.options).continued_pretraining:
-            more = as_texts(unlabelled) if unlabelled is not None else []
-            texts = (*map(plain_text, task.train.texts), *map(plain_text, more))
-            text = pool_unlike(texts, tuple(map(plain_text, task.validation.texts)))
-            origin = continue_pretraining(origin, budgets[0], config.options, text)
         reader = swap_head(origin.model, head_config_for(task, config), first)
         encoded, choice = EncodedTask.of(task, reader, origin.tokenizer), SelectionSettings(self.selection)
         runs = [fine_tune_within(origin, encoded, budget, config, choice) for budget in budgets]
@@ -279,19 +270,11 @@ class TextClassifier(ClassifierMixin, Adapted):  # type: ignore[misc]
     task_type: ClassVar = "classification"
     metric: ClassVar = "accuracy"
 
-    def fit(
-        self,
-        texts: Sequence[str],
-        y: Sequence[Any],
-        *,
-        groups: Sequence[Any] | None = None,
-        unlabelled: Sequence[str] | None = None,
-    ) -> TextClassifier:
+    def fit(self, texts: Sequence[str], y: Sequence[Any], *, groups: Sequence[Any] | None = None) -> TextClassifier:
         """Fine-tune on N texts with their labels, of any type that can be sorted.
 
-        Texts of one of the ``groups`` (N,), such as those of an author, are on one side of the internal validation split. With
-        ``unlabelled`` texts, pretraining first continues on them and on the labelled texts, if that helps (see
-        ``finetuning.further``). Raises ``DataError`` for inputs that are not texts.
+        Texts of one of the ``groups`` (N,), such as those of an author, are on one side of the internal validation split. Raises
+        ``DataError`` for inputs that are not texts.
         """
         texts, labels = as_texts(texts), column_or_1d(y, warn=True)
         check_classification_targets(labels)
@@ -300,7 +283,7 @@ class TextClassifier(ClassifierMixin, Adapted):  # type: ignore[misc]
         if len(self.classes_) < 2:
             raise DataError(f"there must be at least two classes, but every label is {self.classes_[0]!r}")
         examples = Split(tuple(texts), numbers.astype(np.int64), as_groups(texts, groups))
-        self._learn(examples, tuple(str(name) for name in self.classes_), unlabelled)
+        self._learn(examples, tuple(str(name) for name in self.classes_))
         return self
 
     def predict_proba(self, texts: Sequence[str]) -> np.ndarray:

@@ -5,7 +5,7 @@ Causal or bidirectional attention is not a switch: it is chosen per call, so tha
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -14,8 +14,8 @@ from warmstart.registry import Registry
 from warmstart.system.limits import POSITIONS
 
 
-class BackboneConfig(Config):
-    """The shape of a Transformer backbone."""
+class NewBackboneConfig(Config):
+    """The shape of a Transformer backbone that is pretrained."""
 
     width: int = Field(256, gt=0)
     """width of every token's hidden state (D)"""
@@ -37,49 +37,21 @@ class BackboneConfig(Config):
     """normalise before each branch (GPT-2) or after each sum (the 2017 Transformer)"""
     norm_type: InFile[Literal["layer", "rms"]] = "layer"
     """layer norm or RMS norm"""
-    norm_eps: InFile[float] = Field(1e-5, gt=0)
-    """constant that norms add to the variance, for stability"""
-    embedding_norm: InFile[bool] = False
-    """normalise the sum of the embeddings (BERT)"""
-    first_norm: InFile[bool] = True
-    """pre-norm: the first block's attention has a norm of its own (in ModernBERT the embedding norm replaces it)"""
-    token_types: InFile[int] = Field(0, ge=0)
-    """number of token types, each with its own embedding (BERT's first and second text); 0: none"""
     positions: InFile[Literal["sinusoidal", "learned", "rotary"]] = "rotary"
     """encoding of the positions of tokens: rotary, learned or sinusoidal"""
-    position_offset: InFile[int] = Field(0, ge=0)
-    """unused rows at the start of the learned positions (RoBERTa has 2)"""
-    distance_buckets: InFile[int] = Field(0, ge=0)
-    """buckets of distances between tokens, for each of which every head adds a bias to its scores (T5, MPNet); 0: none"""
-    ngrams: InFile[bool] = False
-    """the state of each token is a vector of the whole text, by convolutions over its tokens (USE); it is never trained"""
-    rotary_base: InFile[float] = Field(10_000.0, gt=0)
-    """longest wavelength of rotary positions, in tokens over 2 pi"""
-    rotary_scaling: InFile[tuple[float, float, float, int] | None] = None
-    """Llama 3's longer wavelengths: factor, low and high frequency factor, context length in pretraining"""
-    window: InFile[int | None] = Field(None, ge=0)
-    """local attention: tokens that a token attends to on either side; none: every block has global attention"""
-    global_every: InFile[int] = Field(1, gt=0)
-    """window: the first block and every n-th block after it have global attention all the same"""
-    window_rotary_base: InFile[float] = Field(10_000.0, gt=0)
-    """rotary_base of the blocks with local attention"""
     attention: InFile[Literal["dot-product", "synthesizer"]] = "dot-product"
     """attention weights from queries and keys, or synthesised from each token alone"""
     activation: InFile[Literal["relu", "gelu", "gelu-tanh", "swiglu", "geglu"]] = "gelu"
     """non-linearity of the feed-forward layer"""
     bias: InFile[bool] = True
     """linear layers and layer norms have a bias"""
-    qkv_bias: InFile[bool | None] = None
-    """queries, keys and values have a bias (Qwen2); none: like all linear layers"""
     dropout: InFile[float] = Field(0.0, ge=0, lt=1)
     """dropout probability: after the embedding, in the attention weights, after each branch"""
     scale_embeddings: InFile[bool] = False
     """multiply token embeddings by the square root of the width (Vaswani et al. 2017, section 3.4)"""
-    init_std: InFile[float] = Field(0.02, gt=0)
-    """standard deviation of the initial weights; projections back into the residual sum are scaled down by sqrt(2 L)"""
 
     @model_validator(mode="after")
-    def _fits(self) -> BackboneConfig:
+    def _heads_fit(self) -> Self:
         if self.head_width is None and self.width % self.heads:
             raise ValueError(f"heads must divide width, but width is {self.width} and heads {self.heads}")
         if self.positions == "rotary" and self.per_head % 2:
@@ -92,12 +64,9 @@ class BackboneConfig(Config):
             )
         if self.heads % self.groups:
             raise ValueError(f"kv_heads must divide heads, but heads is {self.heads} and kv_heads {self.groups}")
-        if not self.first_norm and not (self.embedding_norm and self.norm == "pre"):
-            raise ValueError("first_norm can only be off in a pre-norm backbone with embedding_norm")
-        if self.distance_buckets % 4:
-            raise ValueError(f"distance_buckets must be a multiple of 4, but is {self.distance_buckets}")
         special = {"distance_buckets": 0, "head_width": None, "kv_heads": None, "qk_norm": False, "window": None, "qkv_bias": None}
-        if self.attention == "synthesizer" and (extra := [name for name, plain in special.items() if getattr(self, name) != plain]):
+        extra = [name for name, plain in special.items() if getattr(self, name, plain) != plain]
+        if self.attention == "synthesizer" and extra:
             raise ValueError(f"synthesizer attention has no queries and keys, so leave out {', '.join(extra)}")
         return self
 
@@ -110,6 +79,47 @@ class BackboneConfig(Config):
     def groups(self) -> int:
         """G, the number of heads of keys and values."""
         return self.kv_heads or self.heads
+
+
+class BackboneConfig(NewBackboneConfig):
+    """The shape of a Transformer backbone, with the switches that only imported models have."""
+
+    norm_eps: float = Field(1e-5, gt=0)
+    """constant that norms add to the variance, for stability"""
+    embedding_norm: bool = False
+    """normalise the sum of the embeddings (BERT)"""
+    first_norm: bool = True
+    """pre-norm: the first block's attention has a norm of its own (in ModernBERT the embedding norm replaces it)"""
+    token_types: int = Field(0, ge=0)
+    """number of token types, each with its own embedding (BERT's first and second text); 0: none"""
+    position_offset: int = Field(0, ge=0)
+    """unused rows at the start of the learned positions (RoBERTa has 2)"""
+    distance_buckets: int = Field(0, ge=0)
+    """buckets of distances between tokens, for each of which every head adds a bias to its scores (T5, MPNet); 0: none"""
+    ngrams: bool = False
+    """the state of each token is a vector of the whole text, by convolutions over its tokens (USE); it is never trained"""
+    rotary_base: float = Field(10_000.0, gt=0)
+    """longest wavelength of rotary positions, in tokens over 2 pi"""
+    rotary_scaling: tuple[float, float, float, int] | None = None
+    """Llama 3's longer wavelengths: factor, low and high frequency factor, context length in pretraining"""
+    window: int | None = Field(None, ge=0)
+    """local attention: tokens that a token attends to on either side; none: every block has global attention"""
+    global_every: int = Field(1, gt=0)
+    """window: the first block and every n-th block after it have global attention all the same"""
+    window_rotary_base: float = Field(10_000.0, gt=0)
+    """rotary_base of the blocks with local attention"""
+    qkv_bias: bool | None = None
+    """queries, keys and values have a bias (Qwen2); none: like all linear layers"""
+    init_std: float = Field(0.02, gt=0)
+    """standard deviation of the initial weights; projections back into the residual sum are scaled down by sqrt(2 L)"""
+
+    @model_validator(mode="after")
+    def _switches_fit(self) -> Self:
+        if not self.first_norm and not (self.embedding_norm and self.norm == "pre"):
+            raise ValueError("first_norm can only be off in a pre-norm backbone with embedding_norm")
+        if self.distance_buckets % 4:
+            raise ValueError(f"distance_buckets must be a multiple of 4, but is {self.distance_buckets}")
+        return self
 
     def is_local(self, block: int) -> bool:
         """Whether this block has local attention."""

@@ -25,7 +25,7 @@ from warmstart.finetuning.scheme import apply_scheme
 from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.heads.language_modeling import LMHead
 from warmstart.heads.per_text import ClassificationHeadConfig
-from warmstart.heads.settings import HeadConfig
+from warmstart.heads.settings import HeadConfig, LMHeadConfig
 from warmstart.interop.load import load_model
 from warmstart.model.model import Model, fresh_head, swap_head
 from warmstart.notebook import Shown
@@ -109,8 +109,10 @@ def make_model(config: CostConfig) -> tuple[Model, ObjectiveConfig]:
         model, objective = _saved(config)
     else:
         objective = config.objective
-        head = ClassificationHeadConfig(classes=config.classes) if config.classes else config.head
-        model = without_storage(config.backbone, _vocab_size(config), head, causal=OBJECTIVES[objective.name].causal)
+        head = ClassificationHeadConfig(classes=config.classes) if config.classes else LMHeadConfig(**dict(config.head))
+        model = without_storage(
+            BackboneConfig(**dict(config.backbone)), _vocab_size(config), head, causal=OBJECTIVES[objective.name].causal
+        )
     with torch.device("meta"):
         apply_scheme(model, make_scheme(config.scheme))
     return model, objective

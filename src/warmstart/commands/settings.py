@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 from tyro.conf import Positional, arg
 
-from warmstart.backbone.config import BackboneConfig
-from warmstart.config import Advanced, Config, Effectless, FileInput, InFile, TaskInput, ThreadsConfig
+from warmstart.backbone.config import NewBackboneConfig
+from warmstart.config import Advanced, Config, Effectless, FileInput, TaskInput, ThreadsConfig
 from warmstart.data.source import Document, DomainConfig, LabelledTableFlags, Source, TableFlags
 from warmstart.errors import ConfigError
 from warmstart.finetuning.schemes.registry import known_scheme
-from warmstart.heads.settings import LMHeadConfig, WindowSettings
+from warmstart.heads.settings import NewLMHeadConfig, WindowSettings
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.training.config import PretrainTrainConfig, TrainConfig
@@ -47,13 +47,11 @@ class PretrainConfig(TableFlags):
     tokenizer_file: FileInput[Advanced[str | None]] = None
     """a tokenizer to load instead: tokenizer.json, a sentencepiece .model, or a word list"""
     objective: Annotated[ObjectiveConfig, arg(name="")] = ObjectiveConfig()
-    backbone: Annotated[BackboneConfig, arg(name="")] = BackboneConfig()
-    head: Advanced[LMHeadConfig] = LMHeadConfig()
+    backbone: Annotated[NewBackboneConfig, arg(name="")] = NewBackboneConfig()
+    head: Advanced[NewLMHeadConfig] = NewLMHeadConfig()
     train: Annotated[PretrainTrainConfig, arg(name="")] = PretrainTrainConfig()
     seed: int = Field(0, ge=0)
     """seed of every random choice"""
-    cache: Effectless[InFile[str | None]] = None
-    """folder for the tokenized text and for copies of text from elsewhere; default: the run's own folder"""
 
     @field_validator("train", mode="before")
     @classmethod
@@ -194,8 +192,8 @@ class CostConfig(Config):
     """size of the vocabulary"""
     tokenizer_file: FileInput[Advanced[str | None]] = None
     """take the size of the vocabulary from this tokenizer"""
-    backbone: Annotated[BackboneConfig, arg(name="")] = BackboneConfig()
-    head: Advanced[LMHeadConfig] = LMHeadConfig()
+    backbone: Annotated[NewBackboneConfig, arg(name="")] = NewBackboneConfig()
+    head: Advanced[NewLMHeadConfig] = NewLMHeadConfig()
     """the language head"""
     classes: int | None = Field(None, gt=1)
     """use a classification head with this many classes instead"""

@@ -37,12 +37,12 @@ def tokenize(config: TokenizeConfig) -> ShardIndex:
     texts, filters = _test_texts(config)
     pieces = tuple(pieces_of(config.text, config.how))
     _refuse_text_inside(folder, pieces)
-    given = load_tokenizer(config.tokenizer_file) if config.tokenizer_file else None
-    _begin(folder, config, pieces, texts, given)
-    tokenizer = _tokenizer(config, folder, pieces, given, texts)
+    named = load_tokenizer(config.tokenizer_file) if config.tokenizer_file else None
+    _begin(folder, config, pieces, texts, named)
+    tokenizer = _tokenizer(config, folder, pieces, named, texts)
     plan = TokenizePlan(pieces, tokenizer, folder, _split(config), texts, filters)
     index = _complete(folder, tokenizer) or write_tokens(plan, config.jobs)
-    end_record(folder, f"{sum(one.tokens for one in index.shards):,} tokens of text are written.")
+    end_record(folder, f"{sum(shard.tokens for shard in index.shards):,} tokens of text are written.")
     print_table(f"{folder}: token shards", shard_table(index), HEADER)
     for sentence in left_out_sentences(index.left_out, filters):
         console.print(sentence)
@@ -111,7 +111,7 @@ def _begin(
     hold(folder / LOCK, str(folder))
     sweep(folder, RUN_FILE)
     known = read_record_of(folder)
-    others = [one.name for one in folder.iterdir() if one.name != LOCK and not is_leftover(one.name)]
+    others = [file.name for file in folder.iterdir() if file.name != LOCK and not is_leftover(file.name)]
     if known:
         if known.get("identity") != identity:
             raise ConfigError(
@@ -136,7 +136,7 @@ def _complete(folder: Path, tokenizer: Tokenizer) -> ShardIndex | None:
         raise DataError(
             f"{folder / TOKENIZER} was changed after the text was tokenized; remove it: the same command makes it again"
         )
-    if missing := [one.name for one in index.shards if not is_whole(folder, one)]:
+    if missing := [shard.name for shard in index.shards if not is_whole(folder, shard)]:
         more = f", like {len(missing) - 1:,} more" if len(missing) > 1 else ""
         console.print(f"the shard {missing[0]} of {folder} is gone or was changed{more}; it is written again")
         return None

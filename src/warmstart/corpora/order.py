@@ -66,4 +66,4 @@ class ShardOrder:
     def _find_buffer(self, group: int, buffer: int) -> np.ndarray:
         """The rows of a buffer as they are read."""
         blocks = self._blocks(group)[0][buffer * BUFFER_BLOCKS : (buffer + 1) * BUFFER_BLOCKS]
-        return rng(self.seed, "rows", self.epoch, group, buffer).permutation(np.concatenate([np.arange(*one) for one in blocks]))
+        return rng(self.seed, "rows", self.epoch, group, buffer).permutation(np.concatenate([np.arange(*ends) for ends in blocks]))

@@ -78,24 +78,25 @@ class Part:
     """A file, or the bytes of it from ``start`` to ``end``; or a whole source, of which nothing else is known."""
 
     source: Source
-    """its path, which may be a URL, and how it is read"""
+    """path, which may be a URL, and settings of its reading"""
     name: str = ""
-    """what it is called in the text, wherever that lies"""
+    """name of the file in the text, wherever that lies"""
     size: int = 0
     """bytes of the file"""
     changed: int = 0
-    """when it was last changed, in nanoseconds; 0 elsewhere"""
+    """time of its last change, in nanoseconds; 0 elsewhere"""
     start: int = 0
+    """first byte"""
     end: int | None = None
-    """None: the end of the file"""
+    """byte after the last one; None: the end of the file"""
 
     @property
     def bytes(self) -> int:
-        """How much of the file it is."""
+        """Number of its bytes."""
         return (self.size if self.end is None else self.end) - self.start
 
     def documents(self, scratch: Path) -> Iterator[tuple[str, int]]:
-        """Its documents, with their numbers of words; the file of a URL lies in ``scratch`` meanwhile."""
+        """Documents of the piece, with their numbers of words; the file of a URL lies in ``scratch`` meanwhile."""
         path = self.source.path
         if is_url(path):
             file = scratch / f"{sha256(path.encode())[:16]}-{path.rpartition('/')[2].partition('?')[0]}"
@@ -171,8 +172,8 @@ def documents_of_piece(piece: Piece, scratch: Path, test_texts: Sequence[tuple[s
 
     The test texts are given by their words; files of URLs lie in ``scratch`` meanwhile.
     """
-    found = (one for part in piece for one in part.documents(scratch) if one[0] and not one[0].isspace())
-    for batch in document_batches(found, FILTER_CHARACTERS if test_texts else BATCH_CHARACTERS):
+    documents = ((text, words) for part in piece for text, words in part.documents(scratch) if text and not text.isspace())
+    for batch in document_batches(documents, FILTER_CHARACTERS if test_texts else BATCH_CHARACTERS):
         known = documents_with(test_texts, [text_words(text) for text, _ in batch]) if test_texts else np.zeros(len(batch), bool)
         yield from ((text, words, bool(has_test)) for (text, words), has_test in zip(batch, known, strict=True))
 
@@ -181,9 +182,9 @@ def document_batches(documents: Iterable[Counted], characters: int) -> Iterator[
     """Documents in lists of about so many characters."""
     batch: list[Counted] = []
     size = 0
-    for one in documents:
-        batch.append(one)
-        size += len(one[0])
+    for document in documents:
+        batch.append(document)
+        size += len(document[0])
         if size >= characters:
             yield batch
             batch, size = [], 0

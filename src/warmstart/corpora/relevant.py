@@ -35,7 +35,7 @@ from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 from warmstart.config import Config
 from warmstart.corpora.pieces import DocumentSplit
 from warmstart.data.files import text_lines
-from warmstart.data.pool import NO_POOL, Pool, scored_texts, task_pool
+from warmstart.data.pool import Pool, scored_texts, task_pool
 from warmstart.data.read import documents_of
 from warmstart.data.source import DomainConfig, Source
 from warmstart.data.task import Task
@@ -50,7 +50,7 @@ DOMAIN = "domain"
 DOMAIN_FORMAT = 1
 """raised whenever the same texts would be chosen or written differently"""
 TIMES = 4
-"""how often the most relevant passages are read in one pass, and the pool beside them"""
+"""readings of the most relevant passages in one pass, and of the pool beside them"""
 KEPT_SHARE, KEPT_LEAST = 4, 500_000
 """words of passages that are kept: so many times those of the pool, but at least so many"""
 LONGEST_PASSAGE = 200
@@ -66,21 +66,23 @@ PASSAGES_AT_ONCE = 4096
 COLUMNS = 1 << 18
 """V: two words share a column with a probability of 4e-6"""
 LEFT_OUT, KNOWN = -1.0, -2.0
-"""in place of a relevance: the passage is like a scored text, or equal to a text of the task"""
+"""values in place of a relevance: the passage is like a scored text, or equal to a text of the task"""
 
 
 class CorpusRead(Config):
-    """What was read of one file or folder of text."""
+    """Figures of one file or folder of text."""
 
     path: str
     passages: int
+    """passages of the text"""
     kept: int
+    """passages kept"""
     words: int
-    """of the kept passages, each counted once"""
+    """words of the kept passages, each counted once"""
     left_out: int
-    """like a test or validation text"""
+    """passages like a test or validation text"""
     known: int
-    """equal to a text of the pool, or to another kept passage"""
+    """passages equal to a text of the pool, or to another kept one"""
 
 
 class PassageExample(Config):
@@ -89,7 +91,7 @@ class PassageExample(Config):
     text: str
     relevance: float
     times: int
-    """how often it is read in one pass"""
+    """readings in one pass"""
     corpus: str
 
 
@@ -97,39 +99,42 @@ class DomainText(Config):
     """The text that was chosen for a task."""
 
     task: str
-    """its name"""
+    """name of the task"""
     pool_texts: int
+    """texts of the pool"""
     pool_words: int
+    """words of the pool"""
     pool_left_out: int
-    """like a test or validation text"""
+    """texts left out of the pool because they are like a test or validation text"""
     pool_times: int
-    """how often the pool is read in one pass"""
+    """readings of the pool in one pass"""
     held_out: int
     """texts of the pool that are held out"""
     corpora: tuple[CorpusRead, ...] = ()
+    """figures of each file or folder of other text"""
     times: tuple[int, ...] = ()
-    """kept passages that are read once, twice, and so on, in one pass"""
+    """numbers of kept passages that are read once, twice, and so on, in one pass"""
     most: PassageExample | None = None
     """the most relevant passage"""
     least: PassageExample | None = None
     """the least relevant one that is kept"""
     identity: str
-    """a hash of all texts that it was chosen from, and of the settings"""
+    """hash of all texts that it was chosen from, and of the settings"""
 
     @property
     def passages(self) -> int:
         """Kept passages of all corpora."""
-        return sum(one.kept for one in self.corpora)
+        return sum(corpus.kept for corpus in self.corpora)
 
     @property
     def left_out(self) -> int:
         """Texts and passages like a test or validation text."""
-        return self.pool_left_out + sum(one.left_out for one in self.corpora)
+        return self.pool_left_out + sum(corpus.left_out for corpus in self.corpora)
 
 
 @dataclass(frozen=True)
 class DomainSource:
-    """What the text of a domain is chosen from."""
+    """The texts that the text of a domain is chosen from."""
 
     task: Task
     pool: Pool
@@ -137,28 +142,28 @@ class DomainSource:
     """other text; none: the pool alone"""
     relevant_words: int | None
     fraction: float | None
-    """of the pool's texts that are held out; None: nothing is"""
+    """fraction of the pool's texts that is held out; None: nothing is"""
 
     @classmethod
     def of(cls, config: DomainConfig, task: Task, text: Sequence[Source], fraction: float | None) -> DomainSource:
         """The pool of a task; ``fraction`` of it is held out. Raises ``ConfigError`` if it is empty."""
-        pool = task_pool(task, config.pool)
+        pool = task_pool(task)
         if not len(pool):
-            why = "--pool none leaves none" if config.pool == NO_POOL else "all of it is like a test or validation text"
             raise ConfigError(
-                f"--for needs text of '{task.name}' without labels, but {why}; use --pool rest or a file of such texts"
+                f"--for needs text of '{task.name}' without labels, but all of it is like a test or validation text; add such text "
+                "under 'unlabelled' in the manifest"
             )
         return cls(task, pool, tuple(text), config.relevant_words, fraction)
 
     def identity(self) -> str:
         """A hash of all texts and settings that the choice depends on."""
         settings = [DOMAIN_FORMAT, self.pool.texts, scored_texts(self.task), self.relevant_words, self.fraction]
-        found = hashlib.sha256(json.dumps(settings).encode())
+        digest = hashlib.sha256(json.dumps(settings).encode())
         for source in self.text:
-            found.update(json.dumps(["corpus", source.document]).encode())
+            digest.update(json.dumps(["corpus", source.document]).encode())
             for document in documents_of([source]):
-                found.update(json.dumps(document).encode())
-        return found.hexdigest()
+                digest.update(json.dumps(document).encode())
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -169,13 +174,13 @@ class _Passages:
     relevance: np.ndarray
     """(K,)"""
     times: np.ndarray
-    """(K,) how often each is read in one pass"""
+    """(K,) readings of each in one pass"""
     corpora: np.ndarray
-    """(K,) the corpus of each"""
+    """(K,) index of the corpus of each"""
     read: tuple[CorpusRead, ...]
 
     def example(self, number: int) -> PassageExample:
-        """One of them, for people."""
+        """The passage of this number, for people."""
         values: dict[str, Any] = {"relevance": round(float(self.relevance[number]), 4), "times": int(self.times[number])}
         return PassageExample(text=self.texts[number], corpus=self.read[self.corpora[number]].path, **values)
 
@@ -187,21 +192,21 @@ def domain_text(source: DomainSource, folder: Path) -> tuple[DomainText, list[So
     from, and ``DataError`` if no passage is like the task's texts.
     """
     place, identity = folder / DOMAIN, source.identity()
-    found = _read(place)
-    if found is None:
-        chosen = _kept_passages(source) if source.text else None
+    text = _read(place)
+    if text is None:
+        passages = _kept_passages(source) if source.text else None
         with atomic_folder(place) as aside:
-            found = _write(source, chosen, identity, aside)
-    if found.identity != identity:
+            text = _write(source, passages, identity, aside)
+    if text.identity != identity:
         raise CheckpointError(
             f"{place} was chosen from other texts or with other settings: the task's text or TEXT changed since the run began; "
             "start a new run in another folder"
         )
-    return found, [Source(path=str(place / "training.ndjson"))], place / "held_out.ndjson" if found.held_out else None
+    return text, [Source(path=str(place / "training.ndjson"))], place / "held_out.ndjson" if text.held_out else None
 
 
 def _read(place: Path) -> DomainText | None:
-    """What was chosen before; None if nothing was, or it cannot be read."""
+    """The text that an earlier call chose; None if there is none, or it cannot be read."""
     try:
         return DomainText.build(json_or_none(place / "domain.json") or {}, str(place))
     except ConfigError:
@@ -214,13 +219,13 @@ def _kept_passages(source: DomainSource) -> _Passages:
     ranked = relevances(source.text, texts, scored_texts(source.task))
     words = source.relevant_words or max(KEPT_LEAST, KEPT_SHARE * _words(texts))
     order = ranked.most_relevant(words)
-    place_of, found = {int(passage): place for place, passage in enumerate(order)}, dict[int, str]()
+    place_of, passages = {int(passage): place for place, passage in enumerate(order)}, dict[int, str]()
     for number, passage in enumerate(passages_of(source.text)):
         if number in place_of:
-            found[place_of[number]] = passage
+            passages[place_of[number]] = passage
     first: dict[str, int] = {}
     for place in range(len(order)):
-        first.setdefault(text_key(found[place]), place)
+        first.setdefault(text_key(passages[place]), place)
     kept = np.array(sorted(first.values()), dtype=np.int64)
     if not len(kept):
         raise DataError(
@@ -230,7 +235,7 @@ def _kept_passages(source: DomainSource) -> _Passages:
     before = np.cumsum(ranked.words[chosen], dtype=np.int64) - ranked.words[chosen]
     times = TIMES - before * TIMES // ranked.words[chosen].sum()
     read = tuple(_corpus_read(number, source, ranked, order, chosen) for number in range(len(source.text)))
-    return _Passages(tuple(found[place] for place in kept), ranked.values[chosen], times, ranked.corpora[chosen], read)
+    return _Passages(tuple(passages[place] for place in kept), ranked.values[chosen], times, ranked.corpora[chosen], read)
 
 
 def _corpus_read(number: int, source: DomainSource, ranked: Relevances, order: np.ndarray, chosen: np.ndarray) -> CorpusRead:
@@ -248,7 +253,7 @@ def _corpus_read(number: int, source: DomainSource, ranked: Relevances, order: n
 
 
 def _write(source: DomainSource, passages: _Passages | None, identity: str, folder: Path) -> DomainText:
-    """Write the text of one pass, what is held out, the passages, and ``domain.json``; returns what that says."""
+    """Write the text of one pass, the held-out texts, the passages, and ``domain.json``; returns the contents of the last."""
     texts = source.pool.texts
     split = None if source.fraction is None else DocumentSplit(fraction=source.fraction)
     held = [split is not None and bool(split.held_out(number)) for number in range(len(texts))]
@@ -272,7 +277,7 @@ def _write(source: DomainSource, passages: _Passages | None, identity: str, fold
         counts = np.bincount(passages.times, minlength=TIMES + 1)[1:].tolist()
         ends = {"most": passages.example(0), "least": passages.example(-1)}
         values = {"corpora": passages.read, "times": tuple(counts), **ends}
-    found = DomainText(
+    text = DomainText(
         task=source.task.name,
         pool_texts=len(texts),
         pool_words=_words(texts),
@@ -282,8 +287,8 @@ def _write(source: DomainSource, passages: _Passages | None, identity: str, fold
         identity=identity,
         **values,
     )
-    (folder / "domain.json").write_text(json.dumps(found.to_dict(), indent=1), encoding="utf-8")
-    return found
+    (folder / "domain.json").write_text(json.dumps(text.to_dict(), indent=1), encoding="utf-8")
+    return text
 
 
 def _words(texts: Iterable[str]) -> int:
@@ -295,14 +300,14 @@ def _words(texts: Iterable[str]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Relevances:
-    """How relevant each passage of some corpora is. Letters: P passages."""
+    """Relevance of each passage of some corpora. Letters: P passages."""
 
     values: np.ndarray
     """(P,) float32 from 0 to 1, or ``LEFT_OUT`` or ``KNOWN``"""
     words: np.ndarray
     """(P,) int32 words of each passage"""
     corpora: np.ndarray
-    """(P,) int16 the corpus of each, as an index"""
+    """(P,) int16 index of the corpus of each"""
 
     def most_relevant(self, words: int) -> np.ndarray:
         """The passages to keep, the most relevant first: all that are needed to reach so many words, and have a word in common."""
@@ -321,7 +326,7 @@ def passages_of(sources: Sequence[Source]) -> Iterator[str]:
 
 
 def _pieces(document: str) -> Iterator[str]:
-    words = [found.span() for found in finditer(r"\S+", document)]
+    words = [word.span() for word in finditer(r"\S+", document)]
     if len(words) < SHORTEST_FOUND:
         return
     count = -(-len(words) // LONGEST_PASSAGE)

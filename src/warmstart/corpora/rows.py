@@ -1,4 +1,4 @@
-"""What pretraining reads: tokenised text, its rows, and which of them a step reads, as a pure function of its number.
+"""Input of pretraining: tokenised text, its rows, and the rows of each step, as a pure function of its number.
 
 The text is cut into full rows, so nothing is padded; a row can also be one document.
 
@@ -36,14 +36,14 @@ USUALLY_HELD_OUT = 0.02
 
 @dataclass(frozen=True)
 class ShardsToRead:
-    """What training on shards needs to know."""
+    """Names of the shards to train on, and their tokenizer."""
 
     text: tuple[str, ...]
     """paths and URLs: all of them folders of shards, or none"""
     held_out: str | float | None
     """shards or text, a fraction, or nothing"""
     tokenizer: Tokenizer | None
-    """that was named, or that of the model to train further"""
+    """tokenizer that was named, or that of the model to train further"""
     document: Document
     cache: Path
 
@@ -79,7 +79,7 @@ class ShardsToRead:
         return tokenized_text([text_here(Source(path=self.held_out, document=self.document), self.cache)], tokenizer, self.cache)
 
     def _held_out_documents(self, folders: Sequence[TokenFolder], tokenizer: Tokenizer) -> TokenText:
-        """Those that were held out when the text was tokenized."""
+        """Rows that were held out when the text was tokenized."""
         text = text_of_shards(folders, tokenizer, held_out=True)
         if text is None:
             raise ConfigError(
@@ -88,7 +88,7 @@ class ShardsToRead:
             )
         fractions = {folder.index.held_out for folder in folders}
         if self.held_out not in {*fractions, USUALLY_HELD_OUT}:
-            known = ", ".join(f"{one:g}" for one in sorted(one for one in fractions if one))
+            known = ", ".join(f"{fraction:g}" for fraction in sorted(filter(None, fractions)))
             raise ConfigError(
                 f"which documents of {self.text[0]} are held out was decided when they were tokenized ({known}), so --held-out "
                 f"must not be {self.held_out:g}; leave it out"
@@ -98,10 +98,10 @@ class ShardsToRead:
 
 def shard_folders(paths: Sequence[str]) -> list[TokenFolder]:
     """The folders of shards that paths name. Raises ``ConfigError`` if only some of them do, ``DataError`` if they do not fit."""
-    found = {path: None if is_url(path) else TokenFolder.open(Path(path)) for path in paths}
-    folders = [folder for path in paths if (folder := found[path])]
+    known = {path: None if is_url(path) else TokenFolder.open(Path(path)) for path in paths}
+    folders = [folder for path in paths if (folder := known[path])]
     if folders and len(folders) < len(paths):
-        other = next(path for path, folder in found.items() if folder is None)
+        other = next(path for path, folder in known.items() if folder is None)
         raise ConfigError(
             f"train on text or on shards, but {folders[0].place} is a folder of shards and {other} is not; tokenize it first"
         )
@@ -180,8 +180,8 @@ def pretraining_batches(rows: PretrainingRows, batch: int, accumulate: int, seed
         for part in range(accumulate):
             first = (step * accumulate + part) * batch
             indices = np.array([order(i // count)[i % count] for i in range(first, first + batch)])
-            made = rows.batch(indices, rng(seed, "objective", step, part))
-            parts += [made] if compares else split_by_length(made, part_tokens)
+            whole = rows.batch(indices, rng(seed, "objective", step, part))
+            parts += [whole] if compares else split_by_length(whole, part_tokens)
         return parts
 
     return batches

@@ -38,7 +38,7 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 
 SHARD_INDEX, TOKENIZER = "index.json", "tokenizer.json"
 INDEX_BYTES = TOKENIZER_BYTES
-"""of an index, which may come from a stranger: about two hundred thousand shards"""
+"""largest size of an index, which may come from a stranger: about two hundred thousand shards"""
 MAPPED = 16
 """shards that are mapped into memory at a time"""
 TOKENS_AT_ONCE = 1 << 22
@@ -47,7 +47,7 @@ _AGAIN = "copy it again, or tokenize the text again"
 
 
 class TextCounts(Config):
-    """What a text holds."""
+    """Sizes of a text."""
 
     tokens: int = Field(0, ge=0)
     documents: int = Field(0, ge=0)
@@ -60,9 +60,9 @@ class ShardEntry(TextCounts):
     """One shard."""
 
     name: str
-    """its path in the folder"""
+    """path in the folder"""
     held_out: bool = False
-    """its documents are held out"""
+    """the documents of the shard are held out"""
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
 
 
@@ -70,35 +70,35 @@ class LeftOut(Config):
     """Documents that are in no shard."""
 
     test_texts: int = Field(0, ge=0)
-    """in which a test or validation text of the task occurs"""
+    """documents in which a test or validation text of the task occurs"""
     empty: int = Field(0, ge=0)
-    """that become no token"""
+    """documents that become no token"""
 
 
 class ShardIndex(Shown, Config, view="report.notebook:shards_view"):
-    """All shards of a folder."""
+    """Index of all shards of a folder."""
 
     format: int
     tokenizer: str
     """digest of the tokenizer"""
     dtype: Literal["uint16", "uint32"]
     document: str
-    """what one document is"""
+    """unit of the text that is one document"""
     held_out: float | None
     """fraction of the documents that is held out; None: nothing is"""
     one_shard: bool = False
     """each side is one shard, whose rows an epoch shuffles whole"""
     filters: tuple[str, ...] = ()
-    """what was left out, in words"""
+    """descriptions of the documents left out"""
     left_out: LeftOut = LeftOut()
     shards: tuple[ShardEntry, ...] = Field(min_length=1)
 
     def side(self, *, held_out: bool) -> tuple[ShardEntry, ...]:
         """The shards that are held out, or those that are not."""
-        return tuple(one for one in self.shards if one.held_out == held_out)
+        return tuple(shard for shard in self.shards if shard.held_out == held_out)
 
     def counts(self, *, held_out: bool) -> TextCounts:
-        """What one side holds."""
+        """Sizes of one side."""
         return total_counts(self.side(held_out=held_out))
 
     def write(self, folder: Path) -> None:
@@ -109,8 +109,8 @@ class ShardIndex(Shown, Config, view="report.notebook:shards_view"):
 
 
 def total_counts(shards: Sequence[TextCounts]) -> TextCounts:
-    """What several shards hold together."""
-    return TextCounts(**{name: sum(getattr(one, name) for one in shards) for name in TextCounts.model_fields})
+    """Sizes of several shards together."""
+    return TextCounts(**{name: sum(getattr(shard, name) for shard in shards) for name in TextCounts.model_fields})
 
 
 def read_index(data: bytes, where: str) -> ShardIndex:
@@ -125,7 +125,7 @@ def read_index(data: bytes, where: str) -> ShardIndex:
         raise DataError(
             f"the index of the shards, {where}, cannot be used: {error}; copy it again, or tokenize the text again"
         ) from None
-    repeated = len(index.shards) - len({one.name for one in index.shards})
+    repeated = len(index.shards) - len({shard.name for shard in index.shards})
     if repeated:
         raise DataError(f"each shard must be named once in {where}, but {repeated} are repeated; tokenize the text again")
     return index
@@ -161,7 +161,7 @@ class TokenFolder:
         return cls(place, read_index(data, str(file))) if ours else None
 
     def tokenizer(self) -> Tokenizer:
-        """Its tokenizer. Raises ``DataError`` if it is not that of the index."""
+        """Tokenizer of the shards. Raises ``DataError`` if it is not that of the index."""
         tokenizer = load_tokenizer(self.place / TOKENIZER)
         if tokenizer.digest != self.index.tokenizer:
             raise DataError(f"{self.place}/{TOKENIZER} must be the tokenizer of its shards, but is another; copy it again")
@@ -218,7 +218,7 @@ class TokenText:
 
     @cached_property
     def counts(self) -> TextCounts:
-        """What all shards hold together."""
+        """Sizes of all shards together."""
         return total_counts([shard.entry for shard in self.shards])
 
     @cached_property
@@ -254,12 +254,12 @@ class TokenText:
     @cached_property
     def _rows_of_shards(self) -> Callable[[int, bool], np.ndarray]:
         """Length of rows, and whether the last may be shorter -> (shards,) rows of each."""
-        predicted = np.array([one.entry.tokens - 1 for one in self.shards], dtype=np.int64)
+        predicted = np.array([shard.entry.tokens - 1 for shard in self.shards], dtype=np.int64)
         return lru_cache(maxsize=4)(lambda length, ragged: -(-predicted // length) if ragged else predicted // length)
 
     @cached_property
     def _documents_of_shards(self) -> np.ndarray:
-        return np.array([one.entry.documents for one in self.shards], dtype=np.int64)
+        return np.array([shard.entry.documents for shard in self.shards], dtype=np.int64)
 
     def row_block(self, indices: np.ndarray, length: int, pad_id: int, *, ragged: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Rows by number: ids (B, T + 1) int64, and the number of ids of each row that are not padding (B,).

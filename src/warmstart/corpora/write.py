@@ -57,7 +57,7 @@ SHARD_TOKENS = 1 << 25
 AHEAD = 2
 """batches that are encoded while others are read and written"""
 SHARDS, PIECE, WORK = "shards", "piece.json", "work"
-"""in the folder: the shards of the pieces, what each piece became, and what is removed at the end"""
+"""names in the folder: shards of the pieces, record of each piece, and files that are removed at the end"""
 
 
 # ------------------------------------------------------------------------------------------------ folders
@@ -65,7 +65,7 @@ SHARDS, PIECE, WORK = "shards", "piece.json", "work"
 
 @dataclass(frozen=True)
 class TokenizePlan:
-    """What is tokenized, how, and where to."""
+    """Pieces to tokenize, tokenizer and folder."""
 
     pieces: tuple[Piece, ...]
     tokenizer: Tokenizer
@@ -112,8 +112,8 @@ def write_tokens(plan: TokenizePlan, jobs: int = 1) -> ShardIndex:
     for done, (number, _) in enumerate(in_workers(write_piece, tasks, min(jobs, len(tasks)), DataError), 1):
         if not plan.one_shard:
             console.print(f"{done} of {len(todo)}: piece {todo[number]} is tokenized")
-    found = [done_before.get(number) or _finished(plan, number, identity) for number in numbers]
-    entries = tuple(entry for one in found if one for entry in one[0])
+    pieces = [done_before.get(number) or _finished(plan, number, identity) for number in numbers]
+    entries = tuple(entry for piece in pieces if piece for entry in piece[0])
     _refuse_nothing(plan, entries)
     index = ShardIndex(
         format=FORMAT,
@@ -123,7 +123,7 @@ def write_tokens(plan: TokenizePlan, jobs: int = 1) -> ShardIndex:
         held_out=(plan.split and plan.split.fraction) or None,
         one_shard=plan.one_shard,
         filters=plan.filters,
-        left_out=LeftOut(**{name: sum(getattr(one[1], name) for one in found if one) for name in LeftOut.model_fields}),
+        left_out=LeftOut(**{name: sum(getattr(piece[1], name) for piece in pieces if piece) for name in LeftOut.model_fields}),
         shards=entries,
     )
     index.write(plan.folder)
@@ -147,12 +147,12 @@ def _refuse_nothing(plan: TokenizePlan, entries: Sequence[ShardEntry]) -> None:
 
 
 def _finished(plan: TokenizePlan, number: int, identity: str) -> tuple[tuple[ShardEntry, ...], LeftOut] | None:
-    """What a piece became; None if it is not written, was changed since, or belongs to another plan."""
+    """Shards of a piece; None if it is not written, was changed since, or belongs to another plan."""
     with suppress(OSError, ValueError, TypeError, KeyError):
         values = json.loads((plan.place(number) / PIECE).read_bytes())
         if values["identity"] == identity:
-            entries = tuple(ShardEntry.build(one) for one in values["shards"])
-            if all(is_whole(plan.folder, one) for one in entries):
+            entries = tuple(ShardEntry.build(shard) for shard in values["shards"])
+            if all(is_whole(plan.folder, entry) for entry in entries):
                 return entries, LeftOut.build(values["left_out"])
     return None
 
@@ -172,13 +172,13 @@ def write_piece(plan: TokenizePlan, identity: str, number: int, piece: Piece) ->
         try:
             for batch, rows in _encoded(document_batches(_kept(plan, number, piece, left_out), BATCH_CHARACTERS), plan.tokenizer):
                 for held_out, writer in sides.items():
-                    writer.append([one for one in zip(batch, rows, strict=True) if one[0][2] == held_out])
+                    writer.append([pair for pair in zip(batch, rows, strict=True) if pair[0][2] == held_out])
         finally:
             for writer in sides.values():
                 writer.end()
         entries = [entry for writer in sides.values() for entry in writer.shards()]
         left_out["empty"] += sum(writer.empty for writer in sides.values())
-        record = {"identity": identity, "shards": [one.to_dict() for one in entries], "left_out": left_out}
+        record = {"identity": identity, "shards": [entry.to_dict() for entry in entries], "left_out": left_out}
         atomic_write(aside / PIECE, json.dumps(record).encode())
 
 
@@ -223,7 +223,7 @@ class _ShardWriter:
     def append(self, documents: list[tuple[_Document, list[int]]]) -> None:
         """Documents with their tokens; of a large text, those that become no token are left out."""
         specials = self.plan.tokenizer.specials
-        kept = [one for one in documents if one[1] or self.plan.one_shard]
+        kept = [document for document in documents if document[1] or self.plan.one_shard]
         self.empty += len(documents) - len(kept)
         if not kept:
             return
@@ -281,21 +281,21 @@ def tokenized_sides(sources: Sequence[Source], tokenizer: Tokenizer, cache: Path
     """
     folder = Path(cache) / _key(sources, tokenizer, split)
     lock = folder.with_name(f".{folder.name}.lock")
-    if found := _whole_sides(folder, tokenizer):
+    if sides := _whole_sides(folder, tokenizer):
         discard_dead(lock)
-        return found
+        return sides
     with releasing_locks():
         folder.parent.mkdir(parents=True, exist_ok=True)
         hold(lock, f"the tokenised text {folder}")
         sweep(folder.parent)
-        found = _whole_sides(folder, tokenizer)  # another process may have written it before the lock was free
-        if not found:
+        sides = _whole_sides(folder, tokenizer)  # another process may have written it before the lock was free
+        if not sides:
             with atomic_folder(folder) as aside:
                 tokenizer.save(aside / TOKENIZER)
                 write_tokens(TokenizePlan((tuple(map(Part, sources)),), tokenizer, aside, split, one_shard=True))
-            found = _whole_sides(folder, tokenizer)
-        assert found, "what was just written can be read"
-        return found
+            sides = _whole_sides(folder, tokenizer)
+        assert sides, "what was just written can be read"
+        return sides
 
 
 def _whole_sides(folder: Path, tokenizer: Tokenizer) -> TokenSides | None:
@@ -334,16 +334,16 @@ def text_here(source: Source, cache: Path) -> Source:
         return source
     folder = cache / "fetched" / sha256(path.encode())[:24]
     files = remote_files(path)
-    targets = [folder.joinpath(*one.name.split("/")) for one in files]
+    targets = [folder.joinpath(*file.name.split("/")) for file in files]
     for old in folder.rglob("*"):
         if old.is_file() and old not in targets and not is_leftover(old.name):
             old.unlink(missing_ok=True)  # it is not there any more
-    for one, target in zip(files, targets, strict=True):
+    for file, target in zip(files, targets, strict=True):
         if folder.resolve() not in target.resolve().parents:
-            raise DataError(f"a file of {path} must lie in it, but {one.name} does not")
-        if not (target.is_file() and target.stat().st_size == one.size):
+            raise DataError(f"a file of {path} must lie in it, but {file.name} does not")
+        if not (target.is_file() and target.stat().st_size == file.size):
             target.parent.mkdir(parents=True, exist_ok=True)
-            bring(one.url, target, one.size)
+            bring(file.url, target, file.size)
     if len(files) == 1:
         return source.model_copy(update={"path": str(folder.joinpath(*files[0].name.split("/")))})
     return source.model_copy(update={"path": str(folder)})

@@ -22,7 +22,7 @@ import numpy as np
 from warmstart.data.budget import LabelBudget
 from warmstart.data.read import by_lines, documents_of
 from warmstart.data.source import Source
-from warmstart.data.task import Split, Task
+from warmstart.data.task import Task
 from warmstart.data.text_key import plain_text, text_key, text_words
 from warmstart.data.text_overlap import SHORTEST_NEAR, documents_with
 from warmstart.data.units import independent_units
@@ -81,19 +81,16 @@ def task_pool(task: Task, source: str = REST) -> Pool:
     return found + pool_unlike(tuple(map(plain_text, task.train.texts)), scored) if source == REST else found
 
 
-def texts_to_read(budget: LabelBudget, source: str = REST, excluded: Split | None = None) -> Pool:
+def texts_to_read(budget: LabelBudget, source: str = REST) -> Pool:
     """All that a method may read without labels: the pool of ``task_pool``, and the texts of the budget that learn.
 
-    None is like a test or validation text, nor like one of ``excluded``.
+    None is like a test or validation text.
     """
     task = budget.whole
     found = task_pool(task, source)
     if source != REST:
-        found = found + pool_unlike(tuple(map(plain_text, budget.task.train.texts)), scored_texts(task))
-    if excluded is None:
-        return found
-    rest = pool_unlike(found.texts, tuple(map(plain_text, excluded.texts)))
-    return Pool(rest.texts, found.left_out + rest.left_out)
+        return found + pool_unlike(tuple(map(plain_text, budget.task.train.texts)), scored_texts(task))
+    return found
 
 
 def scored_texts(task: Task) -> tuple[str, ...]:

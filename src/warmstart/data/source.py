@@ -133,12 +133,10 @@ class Source(Config):
 
 
 class DomainConfig(Config):
-    """The task whose domain is read, and what is read for it."""
+    """Settings of `pretrain --for`."""
 
     for_task: TaskInput[Annotated[str | None, arg(name="for")]] = None
     """manifest of a task (YAML): pretrain on its own text, and on the passages of TEXT that are most like it"""
-    pool: FileInput[Advanced[str]] = "rest"
-    """with --for: the task's own text without labels: rest (its `unlabelled` text and its training texts), none, or a file"""
     relevant_words: Advanced[int | None] = Field(None, gt=0)
     """with --for and TEXT: words of passages to keep, the most relevant first; default: four times those of the task's own text,
     but at least 500,000"""
@@ -146,5 +144,5 @@ class DomainConfig(Config):
     @model_validator(mode="after")
     def _only_with_a_task(self) -> DomainConfig:
         if self.for_task is None and self != type(self).model_construct():
-            raise ValueError("--pool and --relevant-words go with --for TASK; name a task, or remove them")
+            raise ValueError("--relevant-words goes with --for TASK; name a task, or remove it")
         return self

@@ -116,8 +116,8 @@ def most_chosen(chosen: Sequence[RankedMethod]) -> RankedMethod:
 
 
 def seconds_with_pretraining(one: RankedMethod) -> float:
-    """Seconds per run of a method, with those of its continued pretraining."""
-    return one.seconds + one.method.continued_pretraining_seconds
+    """Seconds per run of a method, with those of pretraining on the task's text."""
+    return one.seconds + one.method.pretraining_seconds
 
 
 @dataclass(frozen=True)

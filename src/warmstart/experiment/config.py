@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field
 from tyro.conf import Positional, arg
 
-from warmstart.config import Advanced, Effectless, FileInput, InFile, TaskInput, ThreadsConfig
+from warmstart.config import Advanced, Effectless, FileInput, TaskInput, ThreadsConfig
 from warmstart.data.source import LabelledTableFlags
-from warmstart.finetuning.config import FineTuneConfig, OwnBackboneConfig, RaceTuneConfig
+from warmstart.finetuning.config import FineTuneConfig, RaceTuneConfig
 from warmstart.finetuning.schemes.registry import known_scheme
 from warmstart.system.backends import PROCESSES, known_backend
 from warmstart.system.console import console
@@ -152,7 +152,7 @@ class RaceConfig(LabelledTableFlags):
     budget: Annotated[str, AfterValidator(duration)] | None = None
     """time for all trials, such as 30m; the same command runs the rest later"""
     estimate: bool = False
-    """print how long the trials will take and how much they train and save, and stop"""
+    """print the estimated time, trained parameters and saved size, then exit"""
     jobs: Effectless[Advanced[int]] = Field(1, gt=0)
     """trials at once; each gets its share of the cores"""
     threads: Effectless[Advanced[int | None]] = Field(None, gt=0)
@@ -166,8 +166,6 @@ class RaceConfig(LabelledTableFlags):
     drop_near_leaks: Advanced[bool] = False
     """drop these, and texts that are nearly the same as one of validation or test"""
     tune: Annotated[RaceTuneConfig, arg(name="")] = RaceTuneConfig()
-    own: InFile[OwnBackboneConfig] = OwnBackboneConfig()
-    """settings of --backbones pool: the backbone that is pretrained on the task's own text"""
 
     def completed(self) -> Self:
         """The settings with default backbones and schemes where none are named. Raises ``ConfigError`` if there is no backbone."""
@@ -223,7 +221,7 @@ class FitConfig(LabelledTableFlags):
     unlabelled: FileInput[tuple[str, ...]] = ()
     """files of more texts without labels"""
     test: FileInput[str | None] = None
-    """a table of the same form whose labels say how good the model is; default: the labels themselves do, each left out in turn"""
+    """labelled test texts, in a table like DATA; default: each labelled text is left out in turn"""
     labels_file: FileInput[str | None] = None
     """file with descriptions of labels, for methods that read names: lines of a label, a tab and its description, a csv of the two
     columns, or YAML (label: description); labels that only this file names count as labels without a text"""
@@ -232,14 +230,14 @@ class FitConfig(LabelledTableFlags):
     counts as much as a frequent one; of several labels per text also micro_f1 (all labels together) and subset (all labels right);
     default: accuracy, of several labels micro_f1, or the manifest's metric"""
     random_sample: bool = False
-    """the labelled texts are a random sample of texts like those to come: a label that is frequent among them is frequent there,
-    too; default: every label is as likely before a text is read"""
+    """the labelled texts are a random sample, so that their frequencies of labels hold for new texts; default: every label is as
+    likely before a text is read"""
     minutes: float = Field(3, gt=0)
-    """about how long it may take"""
+    """time limit in minutes, approximate"""
     encoders: FileInput[tuple[str, ...]] = ()
-    """pretrained models whose vectors are used; default: those installed, but none that is slow or has not read the language"""
+    """models that turn texts into vectors; default: those installed, but none that is slow or does not know the language"""
     schemes: tuple[SchemeName, ...] = FINE_TUNING
-    """ways to fine-tune them (full, lora, …), each if it is expected to end in time"""
+    """ways to fine-tune them (full, lora, …); one that would exceed --minutes is skipped"""
     out: Effectless[str] = "runs/fit"
     """folder of the run; the model is in its folder bundle"""
     seed: Advanced[int] = Field(0, ge=0)

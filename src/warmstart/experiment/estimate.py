@@ -1,7 +1,7 @@
 """The cost of a sweep, before it starts, and the time that is left while it runs.
 
 Time is that of one measured step of each method (``finetuning/estimate.py``), space what trains and what is saved. Baselines,
-continued pretraining and the resampling of scores are not in the estimate.
+pretraining and the resampling of scores are not in the estimate.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LONG = 3600.0
 _SHORTER = "For an answer sooner: --seeds 3, fewer --schemes, or --budget 30m, after which the same command runs the rest."
 
 Place = tuple[str, int | None, int]
-"""a method, by what identifies it before and after continued pretraining, a number of labels, and one of learning rates"""
+"""a method, by its id over tasks, a number of labels, and one of learning rates"""
 
 
 def _place(trial: Trial) -> Place:

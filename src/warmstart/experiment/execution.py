@@ -184,7 +184,7 @@ def _saved(trial: Trial, context: SweepContext, result: TrialResult, predictions
 
 def _run_baseline(trial: Trial, context: SweepContext, named_as: Trial | None = None) -> tuple[TrialResult, TrialPredictions]:
     """The result of a baseline, or of a classifier on a frozen backbone's vectors; the ledger calls it ``named_as``, if given."""
-    features = prepared(trial, context)[2].features if trial.method.family == "frozen" else FeatureCache()
+    features = prepared(trial, context)[1].features if trial.method.family == "frozen" else FeatureCache()
     features.begin_count()
     started = time.perf_counter()
     budget, run, pool = baseline_within(trial, context)
@@ -227,7 +227,7 @@ def _diverged(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialPr
 
 
 def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialPredictions]:
-    bundle, shared, encoded = prepared(trial, context)
+    bundle, encoded = prepared(trial, context)
     budget, features = trial_budget(trial, context), encoded.features
     choice, config = selection_settings(trial), trial_settings(trial, context)
     if context.limits.in_turn:
@@ -250,7 +250,7 @@ def _fine_tune(trial: Trial, context: SweepContext) -> tuple[TrialResult, TrialP
         steps=last.steps if choice.last else 0,
         tried=tuple(done.tried.items()),
         diverged_rates=done.diverged,
-        **_sizes(done.final, shared),
+        **_sizes(done.final, bundle),
         **({"validation": math.nan} if done.choosing is None else _chosen(budget, trial, done.choosing)),
     )
     return result, predictions

@@ -55,7 +55,7 @@ def trial_vectors(trial: Trial, context: SweepContext) -> Callable[[Sequence[Any
     """Inputs -> (N, D), their vectors by the frozen backbone of a trial, which reads each text once; None if it has none."""
     if trial.method.family != "frozen":
         return None
-    bundle, _, encoded = prepared(trial, context)
+    bundle, encoded = prepared(trial, context)
     model, task_type = _reader_model(bundle, encoded, context), task_type_of(encoded.task)
 
     def vectors(inputs: Sequence[Any]) -> np.ndarray:
@@ -70,7 +70,7 @@ def trial_vectors(trial: Trial, context: SweepContext) -> Callable[[Sequence[Any
 
 def texts_read_before(trial: Trial, context: SweepContext) -> str:
     """One sentence if the frozen backbone of a trial had read texts of its task before the sweep; else empty."""
-    bundle, _, encoded = prepared(trial, context)
+    bundle, encoded = prepared(trial, context)
     splits = (encoded.train, encoded.validation, encoded.test)
     return encoded.features.read_before(_reader_model(bundle, encoded, context), splits, context.threads)
 
@@ -103,25 +103,21 @@ def _bundle(place: str, digest: str) -> Bundle:
     return load_bundle(place)
 
 
-def prepared(trial: Trial, context: SweepContext) -> tuple[Bundle, Bundle, EncodedTask]:
-    """The bundle of a trial, the one that all tasks share, and the texts as they read them; kept in this process."""
-    method = trial.method
-    return _prepare(method.backbone, method.backbone_digest, method.shared_backbone, trial.split_seed, context)
+def prepared(trial: Trial, context: SweepContext) -> tuple[Bundle, EncodedTask]:
+    """The bundle of a trial, and the texts as it reads them; kept in this process."""
+    return _prepare(trial.method.backbone, trial.method.backbone_digest, trial.split_seed, context)
 
 
 @functools.lru_cache(maxsize=4)
-def _prepare(
-    backbone: str, digest: str, shared_backbone: str, split_seed: int | None, context: SweepContext
-) -> tuple[Bundle, Bundle, EncodedTask]:
-    """The bundle, the one that all tasks share, and the encoded texts, made once in each process.
+def _prepare(backbone: str, digest: str, split_seed: int | None, context: SweepContext) -> tuple[Bundle, EncodedTask]:
+    """The bundle and the encoded texts, made once in each process.
 
     The digest makes a changed bundle another entry of the cache.
     """
     bundle = bundle_at(backbone)
     task = task_of(context, split_seed)
     encoded = EncodedTask.of(task, swap_head(bundle.model, head_config_for(task, context.tune), 0), bundle.tokenizer)
-    shared = bundle_at(shared_backbone) if shared_backbone else bundle
-    return bundle, shared, encoded
+    return bundle, encoded
 
 
 def print_audit(found: Audit, backbones: Mapping[str, Bundle], task: str) -> Audit:

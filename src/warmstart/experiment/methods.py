@@ -16,13 +16,12 @@ from warmstart.data.task import Task
 from warmstart.errors import BundleError, ConfigError, suggest
 from warmstart.experiment.inputs import bundle_at
 from warmstart.experiment.trial import OWN_BACKBONE, Method
-from warmstart.finetuning.config import FineTuneConfig, OwnBackboneConfig
+from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import check_scheme
-from warmstart.finetuning.further import continue_pretraining, pretrain_on_own_text
+from warmstart.finetuning.further import OWN_BACKBONE_SETTINGS, pretrain_on_own_text
 from warmstart.finetuning.runs import SCRATCH
-from warmstart.finetuning.schemes.registry import DaptOptions, make_scheme
+from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.interop.encoders import find_model
-from warmstart.interop.load import load_model
 from warmstart.model.files import load_bundle, model_digest, save
 from warmstart.model.model import parameter_counts
 from warmstart.system.console import console
@@ -31,8 +30,6 @@ from warmstart.tasks import task_type_of
 
 OWN = "own"
 """folder of the backbones that were pretrained on the task's own text, in the folder of the run"""
-CONTINUED = "dapt"
-"""folder of the backbones after continued pretraining, in the folder of the run"""
 
 
 def list_methods(
@@ -95,9 +92,7 @@ def stack_of(methods: Sequence[Method]) -> Method:
 
 def reads_pool(method: Method) -> bool:
     """True if a method reads texts without labels."""
-    if method.family in ("baseline", "frozen"):
-        return BASELINES[method.scheme or method.name].reads_pool
-    return method.family == "adapted" and make_scheme(method.scheme).continued_pretraining
+    return method.family in ("baseline", "frozen") and BASELINES[method.scheme or method.name].reads_pool
 
 
 FROZEN_RATE, SMALL_RATE, LARGE_RATE = 2e-3, 1e-3, 3e-4
@@ -122,43 +117,16 @@ def learning_rates_for(method: Method, rates: Sequence[float]) -> tuple[float, .
     return tuple(sorted({*rates, *larger}, key=lambda rate: abs(math.log(rate / default))))
 
 
-def with_continued_backbone(method: Method, budget: LabelBudget, tune: FineTuneConfig, folder: Path, pool: str) -> Method:
-    """The method itself; with ``dapt`` in its scheme, the method on a backbone after continued pretraining, made once and kept.
-
-    The texts of the budget and those of the ``pool`` (as in ``task_pool``) are read without their labels. Only labels of the budget
-    serve the probe that decides whether to keep the new weights.
-    """
-    if method.family != "adapted" or not make_scheme(method.scheme).continued_pretraining:
-        return method
-    task, labelled = budget.whole, [budget.train.tolist(), budget.validation.tolist()]
-    options = DaptOptions.build(tune.options.model_dump(include={*DaptOptions.model_fields}))
-    text = texts_to_read(budget, pool)
-    key = result_key(method.backbone_digest, task.digest, text.texts, options, labelled, budget.seed)
-    bundle = folder / CONTINUED / key[:24]
-    if not bundle.is_dir():
-        bundle.parent.mkdir(exist_ok=True)
-        save(continue_pretraining(load_model(method.backbone), budget, options, text), bundle)
-    record = load_bundle(bundle).history[-1]
-    changes = {
-        "backbone": str(bundle),
-        "shared_backbone": method.backbone,
-        "backbone_digest": bundle_digest(str(bundle)),
-        "continued_pretraining_seconds": method.continued_pretraining_seconds + (record.seconds or 0.0),
-        "continued_pretraining_texts": record.data[-1].sizes["texts"],
-    }
-    return method.model_copy(update=changes)
-
-
-def own_backbone(budget: LabelBudget, config: OwnBackboneConfig, folder: Path, pool: str) -> Path:
+def own_backbone(budget: LabelBudget, folder: Path, pool: str) -> Path:
     """The folder of the backbone that is pretrained on the task's own text, made once and kept in the folder of the run.
 
-    It reads what ``with_continued_backbone`` reads, and no label.
+    It reads the texts of the budget and those of the ``pool`` (as in ``task_pool``), and no label.
     """
     task, text = budget.whole, texts_to_read(budget, pool)
-    bundle = folder / OWN / result_key(task.digest, text.texts, config, budget.seed)[:24] / OWN_BACKBONE
+    bundle = folder / OWN / result_key(task.digest, text.texts, OWN_BACKBONE_SETTINGS, budget.seed)[:24] / OWN_BACKBONE
     if not bundle.is_dir():
         bundle.parent.mkdir(parents=True, exist_ok=True)
-        save(pretrain_on_own_text(task.name, text, config, budget.seed), bundle)
+        save(pretrain_on_own_text(task.name, text, budget.seed), bundle)
     return bundle
 
 
@@ -171,8 +139,7 @@ def with_own_pretraining(method: Method, backbone: Path) -> Method:
     record = load_bundle(backbone).history[-1]
     seconds, texts = record.seconds or 0.0, record.data[-1].sizes["texts"]
     own = f"after {seconds:.0f} s of pretraining on {texts:,} texts of the task, once"
-    changes = {"own_pretraining": own, "continued_pretraining_seconds": seconds, "continued_pretraining_texts": texts}
-    return method.model_copy(update=changes)
+    return method.model_copy(update={"own_pretraining": own, "pretraining_seconds": seconds})
 
 
 def bundle_digest(path: str) -> str:

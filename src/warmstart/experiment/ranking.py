@@ -125,14 +125,10 @@ class RankedMethod:
         """Remarks that a reader should know beside the figures."""
         rates, chosen = (*self.tried, *self.diverged), self.learning_rates
         edge = len(rates) > 1 and bool({*chosen} & {min(rates), max(rates)})
-        before, texts = self.method.continued_pretraining_seconds, self.method.continued_pretraining_texts
-        decided = "kept or not by the labels of the first seed"
         several = "" if len(chosen) < 2 else "s"
-        own = self.method.own_pretraining
         parts = [
             f"{self.collapsed} of {len(self.runs)} runs collapsed" if self.collapsed else "",
-            own,
-            f"after {before:.0f} s of continued pretraining on {texts:,} texts, once, {decided}" if before and not own else "",
+            self.method.own_pretraining,
             f"learning rate{several} {self.rates}{' (at the edge of those tried)' if edge else ''}" if chosen else "",
             *dict.fromkeys(map(diverged_at, self.diverged)),
             *merged_notes([run.note for run in self.runs]),

@@ -185,7 +185,7 @@ def _reader(backbone: str, digest: str, context: SweepContext) -> Bundle:
 
 def _fit_network(trial: Trial, result: TrialResult, context: SweepContext) -> Bundle:
     """Fit a network with as many steps as the trial's last fit."""
-    bundle, _, encoded = prepared(trial, context)
+    bundle, encoded = prepared(trial, context)
     budget, scratch = trial_budget(trial, context), trial.method.family == "scratch"
     config = trial_settings(trial, context).at_learning_rate(result.learning_rate)
     choice = SelectionSettings(trial.selection, (result.learning_rate,), choose=True)

@@ -32,7 +32,6 @@ from warmstart.experiment.estimate import SweepEstimate, estimate_sweep
 from warmstart.experiment.execution import run_stack, run_trials
 from warmstart.experiment.inputs import bundle_at, prepared, print_audit, texts_read_before
 from warmstart.experiment.methods import (
-    CONTINUED,
     OWN,
     keeps_backbone,
     learning_rates_for,
@@ -40,7 +39,6 @@ from warmstart.experiment.methods import (
     only_named,
     own_backbone,
     reads_pool,
-    with_continued_backbone,
     with_own_pretraining,
 )
 from warmstart.experiment.stack import trials_of_seed
@@ -48,7 +46,6 @@ from warmstart.experiment.store import HeldTask, SweepContext, find_result, resu
 from warmstart.experiment.trial import OWN_BACKBONE, Limits, Method, SweepRuns, Trial, TrialResult
 from warmstart.finetuning.config import FineTuneConfig
 from warmstart.finetuning.finetune import head_config_for
-from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import remove_model
 from warmstart.model.model import swap_head
@@ -81,7 +78,7 @@ class Sweep:
 
 
 def open_sweep(config: RaceConfig, given: Task | None = None, command: Config | None = None, *, measured: bool = True) -> Sweep:
-    """Read, audit and check all that the trials need, and open the folder. Only ``pool`` and ``dapt`` train anything yet.
+    """Read, audit and check all that the trials need, and open the folder. Only ``pool`` trains anything yet.
 
     ``given`` is the task if it is in memory already, ``command`` the settings of the command, if it is another than a race. What
     training will cost is known only if it is ``measured``, which takes as long as some steps of each backbone.
@@ -89,7 +86,7 @@ def open_sweep(config: RaceConfig, given: Task | None = None, command: Config | 
     started = time.time()
     check_backend(config.backend)
     config, task, methods = check_sweep(config, given)
-    begun = any((Path(config.out) / name).is_dir() for name in (TRIALS, CONTINUED, OWN))
+    begun = any((Path(config.out) / name).is_dir() for name in (TRIALS, OWN))
     folder = Run.open(config.out, command or config, extend=begun).folder  # which no other process writes
     threads = _threads(config, folder)
     running = {"threads": threads, "jobs": config.jobs, "backend": config.backend, "held": HeldTask.of(given)}
@@ -98,12 +95,11 @@ def open_sweep(config: RaceConfig, given: Task | None = None, command: Config | 
     budget = label_budget(task, labels, config.selection_with(labels), config.seed)  # the first seed's labels decide for all
     completed = config
     if OWN_BACKBONE in config.backbones:
-        own = own_backbone(budget, config.own, folder, config.pool)
+        own = own_backbone(budget, folder, config.pool)
         backbones = tuple(str(own) if path == OWN_BACKBONE else path for path in config.backbones)
         completed = config.model_copy(update={"backbones": backbones})
         methods = [with_own_pretraining(method, own) for method in _methods(completed, task)]
     estimate = estimate_methods(config, task, methods if measured else (), context)
-    methods = [with_continued_backbone(method, budget, config.fine_tuning, folder, config.pool) for method in methods]
     if config.budget:
         context = context.model_copy(update={"limits": Limits(started + duration_seconds(config.budget))})
     _print_unread_pool(config, task, methods)
@@ -161,11 +157,10 @@ def _with_contrast(config: RaceConfig, task: Task) -> RaceConfig:
 def _checked_task(config: RaceConfig, held: Task | None) -> Task:
     """The task. Raises ``ConfigError`` for settings that do not fit a sweep or it."""
     own = OWN_BACKBONE if OWN_BACKBONE in config.backbones else ""
-    once = own or ("dapt" if any(make_scheme(scheme).continued_pretraining for scheme in config.schemes) else "")
-    if config.resample and once:
+    if config.resample and own:
         raise ConfigError(
             "--resample needs methods that read no text before the split is drawn, but "
-            f"{once} pretrains once, on texts that other splits test on; remove {once} or --resample"
+            f"{own} pretrains once, on texts that other splits test on; remove {own} or --resample"
         )
     if own and config.backbones.count(own) > 1:
         raise ConfigError("each backbone must be named once, but --backbones names pool twice; remove the repeated one")
@@ -226,7 +221,7 @@ def estimate_methods(config: RaceConfig, task: Task, methods: Sequence[Method], 
     """The cost of the trials without a result, as far as it is known before the first has run; printed if there are any."""
     trials = [trial for labels in config.numbers_of_labels for trial in _all_trials(config, methods, labels)]
     trials = [trial for trial in trials if not result_file(trial, context).is_file()]
-    estimate = estimate_sweep(trials, config.fine_tuning, config.jobs, task.name, lambda trial: prepared(trial, context)[::2])
+    estimate = estimate_sweep(trials, config.fine_tuning, config.jobs, task.name, lambda trial: prepared(trial, context))
     if trials:
         console.print(estimate.sentence)
     return estimate

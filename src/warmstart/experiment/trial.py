@@ -41,12 +41,8 @@ class Method(Config):
     """number of parameters of the backbone"""
     scheme: str = ""
     """the way in which the backbone is adapted"""
-    shared_backbone: Effectless[str] = ""
-    """the backbone that all methods share, if this one's is that backbone after continued pretraining"""
-    continued_pretraining_seconds: Effectless[float] = 0.0
+    pretraining_seconds: Effectless[float] = 0.0
     """seconds of pretraining on the task's own text, spent once, before all its trials"""
-    continued_pretraining_texts: Effectless[int] = 0
-    """texts that it read then, without labels"""
     own_pretraining: Effectless[str] = ""
     """description of the pretraining on the task's own text, for people; empty: the backbone was given"""
 
@@ -58,7 +54,7 @@ class Method(Config):
     @property
     def id_over_tasks(self) -> str:
         """An id that is the same for every task, although pretraining on the task's text makes a backbone of its own for each."""
-        backbone = OWN_BACKBONE if self.own_pretraining else self.shared_backbone or self.backbone
+        backbone = OWN_BACKBONE if self.own_pretraining else self.backbone
         return "/".join(part for part in (self.family, self._own, backbone) if part)
 
     @property

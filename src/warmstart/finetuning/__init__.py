@@ -1,1 +1,1 @@
-"""Fine-tuning: schemes, one run, continued pretraining, calibration."""
+"""Fine-tuning: schemes, one run, pretraining, calibration."""

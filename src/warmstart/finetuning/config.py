@@ -1,4 +1,4 @@
-"""The settings of fine-tuning on one task and on several, and of a backbone that is pretrained on a task's own text."""
+"""The settings of fine-tuning on one task and on several."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class FineTuneConfig(RaceTuneConfig):
 
     scheme: Annotated[str, AfterValidator(known_scheme)] = "full"
     """parameters that train, and when: full, upper-half, probe, scalar-mix, lp-ft, gradual, discriminative, houlsby, lora,
-    lm-loss, contrast, dapt; a+b combines two"""
+    lm-loss, contrast; a+b combines two"""
     head_dropout: InFile[float] = Field(0.1, ge=0, lt=1)
     """dropout probability of the pooled state"""
     head_hidden: Advanced[HeadActivation] = "none"
@@ -111,23 +111,3 @@ class ContinualConfig(Config):
     strategies: Annotated[tuple[StrategyName, ...], Field(min_length=1)] = tuple(STRATEGY_NAMES)
     """ways to learn the tasks; several are compared. In turn: none (nothing is done against forgetting); as references: joint
     (all tasks at once), alone (each on a backbone of its own)"""
-
-
-class OwnBackboneConfig(Config):
-    """A backbone that is pretrained on the task's own text."""
-
-    tokens: int | None = Field(None, gt=0)
-    """tokens to read, in at most 20 passes over the text; none: 2 million, or 4 million of crops, which take about as long"""
-    objective: Literal["auto", "masked", "contrastive"] = "auto"
-    """targets of pretraining: masked tokens, or also which crops are of one text; auto: contrastive if the median text has 32
-    tokens"""
-    width: int = Field(128, gt=0)
-    """width of the hidden states"""
-    depth: int = Field(2, gt=0)
-    """number of blocks"""
-    heads: int = Field(4, gt=0)
-    """number of attention heads"""
-    max_length: int = Field(128, gt=0)
-    """context length"""
-    vocab_size: int = Field(8192, gt=0)
-    """largest number of pieces in the vocabulary"""

@@ -95,7 +95,7 @@ def check_scheme(bundle: Bundle, task: Task, config: FineTuneConfig) -> None:
     scheme = make_scheme(config.scheme, config.options)
     _check_one_label(task, config)
     head_config_for(task, config)
-    if scheme.language_weight or scheme.continued_pretraining:
+    if scheme.language_weight:
         LanguageTask.required(bundle)
     apply_scheme(copy.deepcopy(bundle.model), scheme)
 

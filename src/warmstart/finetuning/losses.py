@@ -178,9 +178,7 @@ class LanguageTask:
 def require_language_head(language: LanguageTask | None) -> LanguageTask:
     """The argument; raises ``ModelError`` if it is None."""
     if language is None:
-        raise ModelError(
-            "lm-loss and dapt need a pretrained language head, but this model has none; start from a pretrained language model"
-        )
+        raise ModelError("lm-loss needs a pretrained language head, but this model has none; start from a language model")
     return language
 
 

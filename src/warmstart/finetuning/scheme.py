@@ -88,8 +88,6 @@ class Scheme:
     """weight of the language-model loss of the same texts"""
     contrast: Contrast | None = None
     """a contrastive loss beside the head's, which reads by class means, and no dropout; for tasks with one label per text"""
-    continued_pretraining: bool = False
-    """pretraining continues on the task's own text first"""
 
     @property
     def keeps_features(self) -> bool:

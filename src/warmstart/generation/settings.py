@@ -10,7 +10,7 @@ from warmstart.config import Advanced, Config
 
 
 class GenerateConfig(Config):
-    """How text is generated."""
+    """Settings of generated text."""
 
     max_new_tokens: int = Field(60, gt=0)
     """generate at most this many tokens"""

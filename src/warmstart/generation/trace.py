@@ -24,7 +24,7 @@ class Step:
     token: str
     probability: float
     sampling_probability: float
-    """its probability after temperature, top-k and top-p; 1 for greedy decoding"""
+    """probability of the token after temperature, top-k and top-p; 1 for greedy decoding"""
     entropy: float
     """entropy of the model's probabilities, in nats"""
     candidates: tuple[tuple[str, float], ...]

@@ -65,18 +65,23 @@ class TaskHeadConfig(HeadConfig):
     """The settings of a head for a labelled task."""
 
 
-class LMHeadConfig(HeadConfig):
-    """A head that predicts the next (or the masked) token."""
+class NewLMHeadConfig(Config):
+    """The head of a language model that is pretrained."""
 
-    kind: InFile[Literal["language-modeling"]] = "language-modeling"
-    """name of this head in files"""
     tied: bool = True
     """share the weight with the token embedding (Press and Wolf 2017)"""
     bias: bool = False
     """a bias for every token of the vocabulary"""
-    transform: InFile[bool] = False
+
+
+class LMHeadConfig(NewLMHeadConfig, HeadConfig):
+    """A head that predicts the next (or the masked) token, with the layer that only imported models have."""
+
+    kind: Literal["language-modeling"] = "language-modeling"
+    """name of this head in files"""
+    transform: bool = False
     """one more layer before the logits: linear, gelu, layer norm (BERT)"""
-    transform_bias: InFile[bool] = True
+    transform_bias: bool = True
     """transform: the layer and its norm have a bias"""
-    norm_eps: InFile[float] = Field(1e-5, gt=0)
+    norm_eps: float = Field(1e-5, gt=0)
     """transform: constant that the norm adds to the variance, for stability"""

@@ -148,8 +148,6 @@ def last_adaptation(history: Sequence[Record]) -> Record | None:
     return next((record for record in reversed(history) if recorded_tasks([record])), None)
 
 
-CONTINUED_PRETRAINING = "continued pretraining"
-"""command of the record of ``dapt``; its table has the stages"""
 IMPORT = "import"
 """command of the record of an imported model; its settings are the ``family`` and the ``config.json`` that it came with"""
 

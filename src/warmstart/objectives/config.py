@@ -18,18 +18,10 @@ class ObjectiveConfig(Config):
     document are alike)"""
     mask_rate: Advanced[float | None] = Field(None, gt=0, lt=1)
     """fraction of tokens that all objectives but causal mask; none: 0.3 for masked, 0.15 for the others"""
-    whole_words: InFile[bool] = False
-    """all but causal and span: mask all pieces of a word together"""
-    mean_span: InFile[float] = Field(3.0, ge=1)
-    """span: mean length of a masked span, in tokens"""
     form: Advanced[Literal["sentinel", "prefix-suffix"]] = "sentinel"
     """span: T5's many spans marked by sentinels, or CS224N's one span of a document, moved to its end"""
     causal_fraction: InFile[float] = Field(0.5, ge=0, le=1)
     """hybrid: fraction of batches that are causal"""
-    contrast_weight: InFile[float] = Field(1.0, gt=0)
-    """contrastive: weight of the mean loss of crops beside that of masked tokens"""
-    temperature: InFile[float] = Field(0.1, gt=0)
-    """contrastive: divisor of the cosines of crops"""
     rows: Advanced[Literal["packed", "documents"]] = "packed"
     """content of a row: a stretch of the whole text, so that nothing is padded, or one document, truncated if it is too long"""
 

@@ -67,19 +67,10 @@ def choose_tokens(
     Special tokens are never chosen. At least one token is, if there is any to choose.
     """
     maskable = maskable & ~vocabulary.is_special[ids]
-    chosen: np.ndarray = maskable & (_uniform_draws(ids, rng, vocabulary, config.whole_words) < config.effective_mask_rate)
+    chosen: np.ndarray = maskable & (rng.random(ids.shape) < config.effective_mask_rate)
     if not chosen.any() and maskable.any():
         chosen[np.unravel_index(rng.choice(np.flatnonzero(maskable)), ids.shape)] = True
     return chosen
-
-
-def _uniform_draws(ids: np.ndarray, rng: np.random.Generator, vocabulary: Vocabulary, whole_words: bool) -> np.ndarray:
-    """(B, T) uniform numbers, one for each token, or the same one for all pieces of a word."""
-    draws = rng.random(ids.shape)
-    if not whole_words:
-        return draws
-    words = vocabulary.word_starts[ids].cumsum(axis=1)  # (B, T): the number of the word that a token belongs to
-    return np.take_along_axis(np.pad(draws, ((0, 0), (0, 1))), words, axis=1)  # numbers of words go up to T
 
 
 # Hybrid: each batch is causal or masked next-token prediction, with the same weights (Charpentier and Samuel 2024, GPT-BERT).

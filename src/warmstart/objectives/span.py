@@ -15,6 +15,9 @@ from warmstart.errors import ConfigError
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.types import IGNORE, Batch, Vocabulary
 
+MEAN_SPAN = 3
+"""mean length of a masked span, in tokens (Raffel et al. 2020, section 3.3.4)"""
+
 
 def span_batch(
     rows: np.ndarray, lengths: np.ndarray, rng: np.random.Generator, vocabulary: Vocabulary, config: ObjectiveConfig
@@ -80,15 +83,15 @@ def span_target_fractions(config: ObjectiveConfig) -> tuple[float, float]:
     """
     if is_prefix_suffix(config):
         return 1.0, 1.0
-    spans = config.effective_mask_rate / config.mean_span
+    spans = config.effective_mask_rate / MEAN_SPAN
     fraction = (config.effective_mask_rate + spans) / (1 + 2 * spans)
     return fraction, fraction
 
 
-def span_mask(length: int, rate: float, mean_span: float, rng: np.random.Generator) -> np.ndarray:
-    """(length,) bool: a fraction ``rate`` of the tokens, in spans of ``mean_span`` on average, never the first token."""
+def span_mask(length: int, rate: float, rng: np.random.Generator) -> np.ndarray:
+    """(length,) bool: a fraction ``rate`` of the tokens, in spans of ``MEAN_SPAN`` on average, never the first token."""
     masked = min(max(1, round(length * rate)), length - 1)
-    spans = min(max(1, round(masked / mean_span)), masked, length - masked)
+    spans = min(max(1, round(masked / MEAN_SPAN)), masked, length - masked)
     sizes = np.stack([_random_parts(length - masked, spans, rng), _random_parts(masked, spans, rng)], axis=1).ravel()
     return np.repeat(np.arange(2 * spans) % 2 == 1, sizes)
 
@@ -98,7 +101,7 @@ def span_stride(tokens: int, config: ObjectiveConfig) -> int:
     if is_prefix_suffix(config):
         return tokens
     length = tokens
-    while length > 2 and length + 2 * max(1, round(round(length * config.effective_mask_rate) / config.mean_span)) > tokens:
+    while length > 2 and length + 2 * max(1, round(round(length * config.effective_mask_rate) / MEAN_SPAN)) > tokens:
         length -= 1
     if length <= 2:
         raise ConfigError(f"span corruption needs rows of at least 5 tokens, but rows have {tokens}; raise max_length")
@@ -108,12 +111,12 @@ def span_stride(tokens: int, config: ObjectiveConfig) -> int:
 def _sentinel_row(
     ids: np.ndarray, rng: np.random.Generator, vocabulary: Vocabulary, config: ObjectiveConfig
 ) -> tuple[np.ndarray, int]:
-    masked = span_mask(len(ids), config.effective_mask_rate, config.mean_span, rng)
+    masked = span_mask(len(ids), config.effective_mask_rate, rng)
     spans = int(_span_starts(masked).sum())
     if spans + 1 > len(vocabulary.specials.sentinels):
         raise ConfigError(
             f"a row with {spans} masked spans needs {spans + 1} sentinels, but the tokenizer has "
-            f"{len(vocabulary.specials.sentinels)}; train it with more sentinels, or raise mean_span"
+            f"{len(vocabulary.specials.sentinels)}; train it with more sentinels, or lower --mask-rate"
         )
     inputs, targets = sentinel_form(ids, masked, vocabulary.specials.sentinels)
     return np.concatenate([inputs, targets]), len(inputs)

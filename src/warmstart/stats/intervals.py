@@ -94,11 +94,6 @@ def t_quantile(confidence_level: float, degrees: float) -> float:
     return float(stats.t.ppf((1 + confidence_level) / 2, degrees))
 
 
-def standard_error(values: np.ndarray) -> float:
-    """The standard error of the mean of N independent values (N,)."""
-    return float(values.std(ddof=1) / np.sqrt(len(values)))
-
-
 def bootstrap_interval(values: np.ndarray, seed: int = 0, draws: int = 2000, confidence_level: float = 0.95) -> Interval:
     """Percentile interval for the mean over test texts, by resampling the texts (Efron 1979).
 

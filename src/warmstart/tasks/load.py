@@ -7,7 +7,7 @@ r"""A labelled task from its manifest, a small YAML file.
     validation: 0.1                          # a source; or a fraction or number of training examples to hold out, stratified; or
                                              # none: with --labels, cross-validation chooses, and nothing needs texts set apart
     test: TREC_10.label                      # the same
-    unlabelled: [wiki.txt]                   # more text like that of the task, for continued pretraining
+    unlabelled: [wiki.txt]                   # more text like that of the task, for pretraining
     label_descriptions: {LOC: a place}       # what labels mean, for methods that read their names
 
 The same files and the same seed give the same splits everywhere. Nothing is cleaned here: ``data/audit.py`` reports what is wrong

@@ -98,7 +98,7 @@ def _all(folder: Path) -> list[Path]:
 
 
 def _read(path: Path) -> Checkpoint | None:
-    """One checkpoint; None if it is damaged."""
+    """A checkpoint; None if it is damaged."""
     try:
         state: dict[str, Any] = unsealed((path / "state.json").read_bytes())
         if path.name != f"step-{state['step']:08d}":

@@ -31,7 +31,7 @@ def trapezoid(progress: float, cooldown: float = 0.3) -> float:
 
 
 def constant(progress: float) -> float:
-    """Always 1."""
+    """The constant 1."""
     return 1.0
 
 
@@ -40,15 +40,15 @@ SCHEDULES: Registry[Schedule] = Registry(
 )
 
 
-def learning_rate_factor(progress: float, schedule: str, warmup: float, minimum: float) -> float:
-    """The fraction of the peak learning rate at ``progress``: a linear rise over ``warmup``, then the schedule down to ``minimum``.
+def learning_rate_factor(progress: float, schedule: str, warmup: float) -> float:
+    """The fraction of the peak learning rate at ``progress``: a linear rise over ``warmup``, then the schedule.
 
-    ``learning_rate_factor(0.05, "linear", warmup=0.1, minimum=0.0)`` -> ``0.5``.
+    ``learning_rate_factor(0.05, "linear", warmup=0.1)`` -> ``0.5``.
     """
     if progress < warmup:
         return progress / warmup
     after = min(1.0, (progress - warmup) / max(1e-9, 1 - warmup))
-    return minimum + (1 - minimum) * SCHEDULES[schedule](after)
+    return SCHEDULES[schedule](after)
 
 
 class RunLength(Config):
@@ -90,8 +90,6 @@ class TrainConfig(RunLength):
     """learning-rate schedule: cosine, linear, trapezoid or constant"""
     warmup: InFile[float] = Field(0.05, ge=0, lt=1)
     """fraction of the run in which the learning rate rises to its peak"""
-    min_lr_ratio: InFile[float] = Field(0.0, ge=0, le=1)
-    """learning rate at the end, as a fraction of the peak"""
     weight_decay: InFile[float] = Field(0.1, ge=0)
     """weight decay of matrices and embeddings; biases and norms have none"""
     beta_2: InFile[float] = Field(0.98, gt=0, lt=1)
@@ -121,7 +119,7 @@ class TrainConfig(RunLength):
 
 
 class PretrainTrainConfig(TrainConfig):
-    """How long to pretrain, and how. The defaults needed the fewest tokens on a small text (results/performance.md)."""
+    """Length and settings of pretraining. The defaults needed the fewest tokens on a small text (results/performance.md)."""
 
     batch: int = Field(8, gt=0, le=1_000_000)
     """rows in a batch"""

@@ -23,6 +23,11 @@ from warmstart.objectives.loss import language_loss
 from warmstart.training.distributed import world
 from warmstart.types import Batch
 
+CONTRAST_WEIGHT = 1.0
+"""weight of the mean loss of crops beside that of masked tokens, as in DeCLUTR"""
+TEMPERATURE = 0.1
+"""divisor of the cosines of crops"""
+
 
 class ContrastivePretraining:
     """The loss of a language model on crops of documents."""
@@ -32,9 +37,9 @@ class ContrastivePretraining:
         objective = rows.objective
         crop = rows.mean_tokens / 2
         self.model, self.head = model, model.head
-        self.factor = objective.contrast_weight * objective.effective_mask_rate * crop
+        self.factor = CONTRAST_WEIGHT * objective.effective_mask_rate * crop
         """weight of the summed loss of crops"""
-        self.comparison = RowComparison(objective.temperature, self._read, _documents, apart=True)
+        self.comparison = RowComparison(TEMPERATURE, self._read, _documents, apart=True)
 
     def prepare(self, batches: Sequence[Batch]) -> list[Batch]:
         """The batches of a step, each with its part in the comparison of all crops (``RowComparison.prepare``)."""

@@ -285,7 +285,7 @@ class _Run:
         return total, count
 
     def _learning_rate_factor(self, progress: float) -> float:
-        return learning_rate_factor(progress, self.config.schedule, self.config.warmup, self.config.min_lr_ratio)
+        return learning_rate_factor(progress, self.config.schedule, self.config.warmup)
 
     def _progress(self) -> float:
         """The fraction of the budget that is spent, counted to the middle of the next step: a warm-up's first step moves too."""

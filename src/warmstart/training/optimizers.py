@@ -31,7 +31,7 @@ class ParameterGroup:
     schedule: Schedule = constant
     """a further factor of the learning rate; while it is 0 the group is frozen, and no gradient is computed for it"""
     muon: bool = True
-    """its matrices inside the blocks may be trained by Muon"""
+    """the matrices inside the blocks may be trained by Muon"""
 
 
 def is_muon_matrix(name: str, parameter: nn.Parameter) -> bool:

@@ -9,7 +9,6 @@ from pathlib import Path
 from warmstart.commands.adapt.page import adapt_verdict, answers_view, write_adapt_page, write_answers_page
 from warmstart.data.audit import drop_leaks
 from warmstart.data.budget import LabelBudget
-from warmstart.data.pool import texts_to_read
 from warmstart.data.scorings import ScoringRun, ledger_file
 from warmstart.data.source import LabelledTableFlags
 from warmstart.data.task import Split, Task
@@ -21,9 +20,7 @@ from warmstart.experiment.config import AdaptConfig
 from warmstart.finetuning.answers_result import AnswersResult
 from warmstart.finetuning.calibration import split_calibration_texts
 from warmstart.finetuning.finetune import check_scheme
-from warmstart.finetuning.further import continue_pretraining
 from warmstart.finetuning.saved import warn_of_other_predictions
-from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.inspection.confidence import ConfidenceResult
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
@@ -57,10 +54,6 @@ def adapt(config: AdaptConfig) -> AdaptResult | AnswersResult:
         config = config.model_copy(update={"selection": "cross-validation"})  # as with --labels
     ready = _prepare(config)
     bundle, budgets = ready.bundle, ready.budgets
-    if make_scheme(config.tune.scheme).continued_pretraining:
-        first = budgets[config.seed]  # its labels decide for all seeds
-        text = texts_to_read(first, excluded=ready.calibration_texts)
-        bundle = continue_pretraining(bundle, first, config.tune.options, text, ready.run)
     with progress_line("comparing methods", details=config.details):
         result = compare_methods(bundle, budgets, config, (ScoringRun.of(config), ready.run))
     result = replace(result, set_apart=len(ready.calibration_texts or ()))

@@ -15,7 +15,6 @@ from warmstart.experiment.choose import MAJORITY_LABEL
 from warmstart.finetuning.answers_result import EXAMPLE_HEADER, AnswersResult
 from warmstart.finetuning.runs import PRETRAINED, SCRATCH, curve_rows
 from warmstart.inspection.confidence import THRESHOLD_HEADER, ConfidenceResult
-from warmstart.model.history import CONTINUED_PRETRAINING
 from warmstart.report.parts import Figure, Report, Section, Table, headline
 from warmstart.report.sections import (
     audit_section,
@@ -45,7 +44,6 @@ from warmstart.stats.splits import THIS_SPLIT
 
 if TYPE_CHECKING:
     from warmstart.model.bundle import Bundle
-    from warmstart.model.history import Record
 
 
 THIS_MODEL = "this model"
@@ -57,7 +55,6 @@ def write_adapt_page(result: AdaptResult, bundle: Bundle, config: Config, folder
     """Write the report of an adaptation run; returns its path. ``bundle`` is the network that is saved, or one of several."""
     sections = (
         *([_confidence_section(result.confidence, result.caution_of_choice)] if result.confidence else []),
-        *[_continued_pretraining(record) for record in bundle.history[-2:] if record.command == CONTINUED_PRETRAINING],
         audit_section(result.audit),
         size_section(bundle),
     )
@@ -184,14 +181,6 @@ def _confidence_section(confidence: ConfidenceResult, cautions: Sequence[str]) -
     if confidence.calibration.held_out:
         items.append(Table(THRESHOLD_HEADER, confidence.threshold_table()))
     return Section("Can its confidence be trusted?", (*confidence.findings, *cautions), items)
-
-
-def _continued_pretraining(record: Record) -> Section:
-    """Effect of continued pretraining, and the decision."""
-    task, stages = record.data[-1], record.tables[-1]
-    left_out = f"{task.sizes['left out']} that are in validation or test were left out."
-    text = f"{task.sizes['texts']:,} texts of {task.name}; {left_out}"
-    return Section("Continued pretraining", (text, *record.notes), (Table(stages.header, stages.rows),))
 
 
 def write_answers_page(result: AnswersResult, config: Config, folder: Path) -> Path:

@@ -12,10 +12,13 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from warmstart.commands.generate.page import print_trace, write_trace
-from warmstart.config import Advanced, Config, FileInput, InFile
+from warmstart.config import Advanced, Config, FileInput
 from warmstart.data.source import Document, Source
 from warmstart.generation.settings import GenerateConfig
 from warmstart.system.outputs import free_output, write_output
+
+LONGEST_CONTEXT = 3
+"""tokens of the longest context that is counted in a corpus: longer ones occur once"""
 
 
 class GenerateCommandConfig(Config):
@@ -36,8 +39,6 @@ class GenerateCommandConfig(Config):
     """text that the model was trained on: show beside each step what follows the same context there"""
     corpus_document: Advanced[Document] = "paragraph"
     """one document of the corpus"""
-    corpus_order: InFile[int] = Field(3, gt=0)
-    """length of the longest context to count, in tokens"""
 
     @model_validator(mode="after")
     def _needs_trace(self) -> GenerateCommandConfig:
@@ -70,13 +71,13 @@ def generate(config: GenerateCommandConfig) -> list[dict[str, Any]]:
     counts = None
     if config.corpus:
         documents = documents_of([Source(path=config.corpus, document=config.corpus_document)])
-        counts = NgramCounts(bundle.tokenizer, documents, config.corpus_order)
+        counts = NgramCounts(bundle.tokenizer, documents, LONGEST_CONTEXT)
     traces = trace(bundle, config.prompts, config.options, config.trace, counts)
-    for one in traces:
-        print_trace(one, Console(markup=False, emoji=False))
+    for prompt_trace in traces:
+        print_trace(prompt_trace, Console(markup=False, emoji=False))
     if config.trace_html:
         write_trace(traces, Path(config.trace_html), footer())
-    data = [one.to_dict() for one in traces]
+    data = [prompt_trace.to_dict() for prompt_trace in traces]
     if config.trace_json:
         write_output(Path(config.trace_json), json.dumps(data, ensure_ascii=False, indent=1).encode(), "the trace")
     return data

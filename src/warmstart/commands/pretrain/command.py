@@ -29,6 +29,7 @@ from warmstart.finetuning.further import (
 )
 from warmstart.generation.sample import beginnings, sample_of
 from warmstart.heads.language_modeling import LMHead
+from warmstart.heads.settings import LMHeadConfig
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle
 from warmstart.model.files import save
@@ -55,6 +56,8 @@ from warmstart.training.log import events_folder, shown
 from warmstart.training.loop import train
 from warmstart.version import __version__
 
+TEXT = "text"
+"""folder of the tokenized text, and of copies of text from elsewhere, in the folder of the run"""
 QUICK_TOKENS = 20_000
 """held-out tokens read at each evaluation during training; the last evaluation reads all of them"""
 
@@ -69,9 +72,7 @@ def pretrain(config: PretrainConfig) -> PretrainResult:
     elif config.train.minutes is None and compiles_by_default(pick_device()):
         config = config.model_copy(update={"train": config.train.model_copy(update={"compile": True})})  # recorded, for a resume
     here = world()
-    here.require_equal(
-        {f"the setting {name}": value for name, value in setting_paths(config.model_copy(update={"cache": None}).to_dict())}
-    )
+    here.require_equal({f"the setting {name}": value for name, value in setting_paths(config.to_dict())})
     ready = here.in_turns(lambda: _prepare(config))
     with ready.run.emptied_if_refused():
         result = pretrain_on(ready.stores, ready.tokenizer, config, ready.run.folder, ready.origin, ready.domain)
@@ -123,8 +124,7 @@ def _tokenize(
 ) -> _Ready:
     """The tokenizer and the tokens of the text, which with --for is chosen first."""
     folder = run.folder
-    cache = Path(config.cache) if config.cache else folder / "text"
-    plain, domain = config, None
+    cache, plain, domain = folder / TEXT, config, None
     shards = _shards(config, cache, origin)
     if not shards:
         sources = [*by_lines(text_here(source, cache) for source in sources)]
@@ -156,9 +156,9 @@ def _resumed(config: PretrainConfig, folder: str) -> PretrainConfig:
         raise ConfigError(f"there is no run to resume at {folder}: it has no config.yaml; name the folder of a run")
     kept = PretrainConfig.build({**read_yaml(settings), "out": folder, "resume": folder}, str(settings))
     train, effective = config.train.to_dict(), config.train.effective()
-    if ways := {name: True for name, one in train.items() if one and name not in effective}:  # all are off by default
+    if ways := {name: True for name, value in train.items() if value and name not in effective}:  # all are off by default
         kept = kept.model_copy(update={"train": PretrainTrainConfig.build(kept.train.to_dict() | ways)})
-    given, own, default = (dict(setting_paths(one.to_dict())) for one in (config, kept, PretrainConfig()))
+    given, own, default = (dict(setting_paths(settings.to_dict())) for settings in (config, kept, PretrainConfig()))
     for name, value in given.items():
         if value not in (own.get(name), default.get(name)):
             raise ConfigError(
@@ -197,19 +197,19 @@ def _shards(config: PretrainConfig, cache: Path, origin: Bundle | None) -> tuple
     fraction = config.held_out_fraction()
     held_out = None if config.held_out == NOTHING else config.held_out if fraction is None else fraction
     named = origin.tokenizer if origin else load_tokenizer(config.tokenizer_file) if config.tokenizer_file else None
-    found = ShardsToRead(config.text, held_out, named, config.document, cache).open()
-    if found and config.domain.for_task:
+    shards = ShardsToRead(config.text, held_out, named, config.document, cache).open()
+    if shards and config.domain.for_task:
         raise ConfigError(f"--for chooses passages of text, but {config.text[0]} holds tokens; name the text, or leave out --for")
-    if found and config.max_words:
+    if shards and config.max_words:
         raise ConfigError(f"--max-words draws documents of text, but {config.text[0]} holds tokens; name the text, or leave it out")
-    return found
+    return shards
 
 
 def tokenized(
     config: PretrainConfig, sources: Sequence[Source], folder: Path, origin: Bundle | None = None
 ) -> tuple[Tokenizer, TokenSides]:
     """The tokenizer and the tokens of training and held-out text, kept in the run's folder."""
-    split, cache = _split(config, sources), Path(config.cache) if config.cache else folder / "text"
+    split, cache = _split(config, sources), folder / TEXT
     tokenizer = origin.tokenizer if origin else _make_tokenizer(config, sources, folder, split)
     training, held_out = tokenized_sides(sources, tokenizer, cache, split)
     if config.held_out != NOTHING and config.held_out_fraction() is None:
@@ -292,7 +292,7 @@ def _contents(stores: TokenSides, tokenizer: Tokenizer, model: Model, domain: Do
 
 
 def _passes(rows: PretrainingRows) -> float:
-    """How often the text of a task's domain is read if no budget is named: at least once."""
+    """Passes over the text of a task's domain if no budget is named: at least one."""
     return min(MOST_PASSES, max(1.0, tokens_to_read(rows.objective) / (len(rows) * rows.mean_tokens)))
 
 
@@ -312,4 +312,8 @@ def _make_model(tokenizer: Tokenizer, config: PretrainConfig, origin: Bundle | N
         console.print("Starting from the saved backbone and language head.")
         return Model(origin.model.backbone, origin.model.head, causal=objective.causal)
     console.print("Starting from the saved backbone with a new language head; the saved head is dropped.")
-    return Model(origin.model.backbone, fresh_head(config.head, origin.model.backbone, config.seed), causal=objective.causal)
+    return Model(
+        origin.model.backbone,
+        fresh_head(LMHeadConfig(**dict(config.head)), origin.model.backbone, config.seed),
+        causal=objective.causal,
+    )

@@ -51,7 +51,7 @@ class PretrainResult(Shown, view="commands.pretrain.page:pretrain_view"):
 
     @property
     def findings(self) -> list[str]:
-        """How long training took, and the main metric."""
+        """Sentences on the time of training and the main metric."""
         took = f"After {self.training.tokens:,} tokens in {self.training.seconds / 60:.1f} minutes"
         if not self.metrics:
             return [f"{took}, no metric is known, because no text was held out."]
@@ -60,7 +60,7 @@ class PretrainResult(Shown, view="commands.pretrain.page:pretrain_view"):
 
     @property
     def little_held_out(self) -> str:
-        """That the metrics rest on little text; empty if they do not."""
+        """Warning that the metrics rest on little text; empty if they do not."""
         held_out = self.stores[1]
         if held_out is None or (words := held_out.counts.words) >= FEWEST_WORDS:
             return ""
@@ -90,7 +90,7 @@ class PretrainResult(Shown, view="commands.pretrain.page:pretrain_view"):
         )
 
     def _progress(self) -> tuple[str, bool]:
-        """How far it has come, by its perplexity on held-out text, and whether more training is the next step."""
+        """Sentence on its progress, by the perplexity on held-out text, and whether more training is the next step."""
         if not self.metrics:
             return "How far it has come is unknown, because no text was held out.", True
         words = [value for key, value in self.metrics.items() if key.endswith("word_perplexity")]
@@ -107,23 +107,23 @@ class PretrainResult(Shown, view="commands.pretrain.page:pretrain_view"):
         return f"It knows this kind of text {known}: adapt it to your task.", False
 
     def _steps(self, config: PretrainConfig, *, unfinished: bool) -> tuple[NextStep, ...]:
-        """To go on for an hour, to see more of what it does, and to compare it on the task that its text was chosen for."""
-        found = list[NextStep | None]()
+        """Steps to train it for another hour, to see more of it, and to compare it on the task that its text was chosen for."""
+        steps = list[NextStep | None]()
         if unfinished:
             settings, out = str(Path(config.out) / "config.yaml"), free_name(config.out)
             again = command("pretrain", "--config", settings, "--init-from", config.out, *self._budget(config), "--out", out)
-            found.append(NextStep("pretrain", "Train it for an hour more", again))
+            steps.append(NextStep("pretrain", "Train it for an hour more", again))
         if self.sample and self.bundle.generates:
-            found.append(NextStep("generate", "Let it write", command("generate", config.out, self.sample.text)))
+            steps.append(NextStep("generate", "Let it write", command("generate", config.out, self.sample.text)))
         elif self.sample:
-            found.append(attention_step(config.out, [self.sample.text]))
+            steps.append(attention_step(config.out, [self.sample.text]))
         if task := config.domain.for_task:
             words = ["race", task, "--backbones", config.out, "--budget", "30m", "--out", free_name("runs/race")]
-            found.append(NextStep("race", "Compare it with other methods on your task", command(*words)))
-        return (*filter(None, found), NextStep("serve", "Use it in the browser", command("serve", config.out)))
+            steps.append(NextStep("race", "Compare it with other methods on your task", command(*words)))
+        return (*filter(None, steps), NextStep("serve", "Use it in the browser", command("serve", config.out)))
 
     def _budget(self, config: PretrainConfig) -> tuple[str, str]:
-        """That of an hour at the same speed, as the flag of the budget that the run had."""
+        """Flag of a budget of an hour at the same speed, of the kind that the run had."""
         named = next((name for name in ("steps", "tokens", "epochs") if getattr(config.train, name)), "minutes")
         if named == "minutes" and not config.train.compile:
             return "--minutes", str(HOUR // 60)
@@ -176,7 +176,7 @@ def domain_sentences(domain: DomainText) -> list[str]:
         f"The task's own text is {domain.pool_texts:,} texts of {domain.pool_words:,} words{often}; {domain.held_out:,} of them "
         f"are held out, and {domain.pool_left_out:,} like one of validation or test are left out."
     ]
-    sentences += [_corpus_sentence(one) for one in domain.corpora]
+    sentences += [_corpus_sentence(corpus) for corpus in domain.corpora]
     if domain.most and domain.least:
         times = ", ".join(f"{count:,} {_often(number)}" for number, count in reversed([*enumerate(domain.times, 1)]))
         sentences += [
@@ -189,7 +189,7 @@ def domain_sentences(domain: DomainText) -> list[str]:
 
 def corpora_table(domain: DomainText) -> list[tuple[str, ...]]:
     """One row per file or folder of text under ``CORPORA_HEADER``."""
-    rows = [(one.path, one.passages, one.kept, one.words, one.left_out, one.known) for one in domain.corpora]
+    rows = [(text.path, text.passages, text.kept, text.words, text.left_out, text.known) for text in domain.corpora]
     return [(path, *(f"{figure:,}" for figure in figures)) for path, *figures in rows]
 
 

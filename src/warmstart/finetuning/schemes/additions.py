@@ -8,7 +8,7 @@ from warmstart.adapters.settings import BottleneckConfig, LoraConfig, ScalarMixC
 from warmstart.config import Config
 from warmstart.finetuning.losses import Contrast
 from warmstart.finetuning.scheme import Scheme
-from warmstart.finetuning.schemes.registry import BottleneckOptions, DaptOptions, LoraOptions
+from warmstart.finetuning.schemes.registry import BottleneckOptions, LoraOptions
 from warmstart.model.model import Model
 
 # Scalar mix: the head reads a learned weighted sum of all layers (Peters et al. 2018, equation 1).
@@ -64,11 +64,3 @@ LANGUAGE_WEIGHT = 0.5
 def lm_loss(_: Config) -> Scheme:
     """Add the language-model loss of the training texts."""
     return Scheme(language_weight=LANGUAGE_WEIGHT)
-
-
-# Continued pretraining on the task's own text before adaptation (Gururangan et al. 2020); ``finetuning/further.py`` does it.
-
-
-def dapt(options: DaptOptions) -> Scheme:
-    """Continue pretraining first."""
-    return Scheme(continued_pretraining=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from warmstart.adapters.settings import Targets
-from warmstart.config import Config, InFile
+from warmstart.config import Config
 from warmstart.errors import ConfigError
 from warmstart.registry import Registry
 
@@ -53,7 +53,6 @@ SCHEMES: Registry[NamedScheme] = Registry(
         "discriminative": NamedScheme("learning rates by depth", "weights.discriminative", needs="part"),
         "houlsby": NamedScheme("where bottleneck adapters are inserted", "additions.houlsby", backbone="part"),
         "lora": NamedScheme("low-rank changes", "additions.lora", backbone="part"),
-        "dapt": NamedScheme("continued pretraining", "additions.dapt"),
         "lm-loss": NamedScheme("the language-model loss", "additions.lm_loss", needs="part"),
         "contrast": NamedScheme("the contrastive loss", "additions.contrast", needs="part", alone="upper-half"),
     },
@@ -77,15 +76,6 @@ class LoraOptions(Config):
     """lora: which matrices to change: q, k, v, qkv (all three as one), out (of attention), feedforward"""
 
 
-class DaptOptions(Config):
-    """Options of ``dapt``."""
-
-    dapt_epochs: InFile[float] = Field(3.0, gt=0)
-    """dapt: passes over the task's own text"""
-    dapt_learning_rate: InFile[float] = Field(5e-4, gt=0)
-    """dapt: learning rate of these passes"""
-
-
 class DiscriminativeOptions(Config):
     """Options of ``discriminative``."""
 
@@ -93,7 +83,7 @@ class DiscriminativeOptions(Config):
     """discriminative: learning rate of each level, as a fraction of that of the level above it; ULMFiT's is 0.385"""
 
 
-class SchemeOptions(BottleneckOptions, LoraOptions, DaptOptions, DiscriminativeOptions):
+class SchemeOptions(BottleneckOptions, LoraOptions, DiscriminativeOptions):
     """Options of single schemes; each help names the schemes that read it. docs/explanation/schemes.md has the defaults."""
 
 
