@@ -334,7 +334,6 @@ def test_wrong_settings_are_told(tokenizer: Tokenizer, tmp_path: Path, capsys: p
         "label-smoothing": ["--label-smoothing", "0.1"],
         "--head-start are for": ["--head-start", "class-means"],
         "--calibration-fraction needs a task with one label per text": ["--calibration-fraction", "0.5"],
-        "dapt needs a task with one label per text": ["--scheme", "dapt"],
     }
     for message, words in cases.items():
         assert main(["adapt", *base, *words, "--out", str(tmp_path / message)]) == 2

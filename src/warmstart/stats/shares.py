@@ -108,6 +108,8 @@ def share_ends(share: Estimate) -> str:
 def share_difference(one: Estimate, other: Estimate) -> Estimate:
     """``one`` less ``other``, of two independent groups, with the 95% interval of Newcombe 1998 (his method 10).
 
+    Simulation: tests/test_shares.py: ``test_shares_are_covered``.
+
     >>> [round(value, 2) for value in share_difference(Estimate(0.5, 0.4, 0.6), Estimate(0.2, 0.1, 0.35))]
     [0.3, 0.12, 0.44]
     """
@@ -119,9 +121,13 @@ def share_difference(one: Estimate, other: Estimate) -> Estimate:
 def sampled_alike(sample: LabelledSample, predictions: np.ndarray, seed: int = 0) -> float:
     """The p-value of a permutation test that labelled texts and N others, with ``predictions`` (N, C), are of the same kind.
 
-    The statistic is the largest difference of a label's mean predictions, in standard deviations. Labels that were picked, so many
-    of each kind, differ from the others in their mean predictions. Simulation: tests/test_shares.py:
-    ``test_labels_that_were_picked_are_noticed``.
+    The statistic is the largest difference of a label's mean predictions, in standard deviations; permutations give its
+    distribution (Fisher 1935). Labels that were picked, so many of each kind, differ from the others in their mean predictions.
+    Simulation: tests/test_shares.py: ``test_labels_that_were_picked_are_noticed``.
+
+    >>> picked = LabelledSample(np.eye(2)[[0, 1] * 50], np.array([[0.9, 0.1], [0.1, 0.9]] * 50), np.ones(100))
+    >>> sampled_alike(picked, np.array([[0.9, 0.1], [0.1, 0.9]] * 300)), sampled_alike(picked, np.full((600, 2), [0.9, 0.1]))
+    (1.0, 0.001)
     """
     together = np.concatenate([sample.predictions, predictions])
     spread = together.std(axis=0)
