@@ -23,10 +23,6 @@ class NewBackboneConfig(Config):
     """number of blocks (L)"""
     heads: int = Field(4, gt=0)
     """attention heads per block (H)"""
-    head_width: InFile[int | None] = Field(None, gt=0)
-    """width of one head (K); none: width / heads"""
-    kv_heads: InFile[int | None] = Field(None, gt=0)
-    """heads of keys and values (G), each shared by a group of query heads (Ainslie et al. 2023); none: as many as heads"""
     qk_norm: InFile[bool] = False
     """RMS norm of every query and key, shared by all heads (Qwen3)"""
     feedforward: Advanced[int] = Field(1024, gt=0)
@@ -52,7 +48,7 @@ class NewBackboneConfig(Config):
 
     @model_validator(mode="after")
     def _heads_fit(self) -> Self:
-        if self.head_width is None and self.width % self.heads:
+        if getattr(self, "head_width", None) is None and self.width % self.heads:
             raise ValueError(f"heads must divide width, but width is {self.width} and heads {self.heads}")
         if self.positions == "rotary" and self.per_head % 2:
             raise ValueError(f"rotary positions need an even head width, but it is {self.per_head}")
@@ -73,17 +69,21 @@ class NewBackboneConfig(Config):
     @property
     def per_head(self) -> int:
         """K, the width of one head."""
-        return self.head_width or self.width // self.heads
+        return self.width // self.heads
 
     @property
     def groups(self) -> int:
         """G, the number of heads of keys and values."""
-        return self.kv_heads or self.heads
+        return self.heads
 
 
 class BackboneConfig(NewBackboneConfig):
     """The shape of a Transformer backbone, with the switches that only imported models have."""
 
+    head_width: int | None = Field(None, gt=0)
+    """width of one head (K); none: width / heads"""
+    kv_heads: int | None = Field(None, gt=0)
+    """heads of keys and values (G), each shared by a group of query heads (Ainslie et al. 2023); none: as many as heads"""
     norm_eps: float = Field(1e-5, gt=0)
     """constant that norms add to the variance, for stability"""
     embedding_norm: bool = False
@@ -120,6 +120,16 @@ class BackboneConfig(NewBackboneConfig):
         if self.distance_buckets % 4:
             raise ValueError(f"distance_buckets must be a multiple of 4, but is {self.distance_buckets}")
         return self
+
+    @property
+    def per_head(self) -> int:
+        """K, the width of one head."""
+        return self.head_width or self.width // self.heads
+
+    @property
+    def groups(self) -> int:
+        """G, the number of heads of keys and values."""
+        return self.kv_heads or self.heads
 
     def is_local(self, block: int) -> bool:
         """Whether this block has local attention."""

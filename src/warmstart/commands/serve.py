@@ -26,10 +26,6 @@ class ServeConfig(AccessSettings):
     """text of up to a few million tokens, whose actual continuations are shown beside those of the model"""
     label: str | None = None
     """labelling project on a second tab; a new one starts with the texts and labels that the model learned from"""
-    batch_tokens: InFile[int] = Field(JOINED_TOKENS, gt=0)
-    """tokens that are computed together, about; what fits into the cache of a processor is fastest"""
-    wait_ms: InFile[float] = Field(1000 * WAIT_SECONDS, ge=0, le=1000)
-    """milliseconds that a batch waits for more requests, at most"""
     queue: InFile[int] = Field(QUEUE, gt=0)
     """requests that may wait; further ones get 429"""
     threads: Effectless[Advanced[int | None]] = Field(None, gt=0)
@@ -63,6 +59,6 @@ def serve(config: ServeConfig) -> None:
         for model in models:
             console.print(f"{model.name}: {', '.join(model.abilities)}")
         with labelling(config.label, next(iter(models)).path) if config.label else nullcontext() as session:
-            server = Server(models, config.batch_tokens, config.wait_ms / 1000, config.queue, config.alone)
+            server = Server(models, JOINED_TOKENS, WAIT_SECONDS, config.queue, config.alone)
             labels = labels_api(session, rules, "../") if session else None
             run(make_app(server, rules, labels), listening, config.host, models)
