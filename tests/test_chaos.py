@@ -117,8 +117,12 @@ EXACT = ("weights.safetensors", "tokenizer.json", "train-0000.bin", "held-out-00
 
 
 def constant(values: Any) -> Any:
-    """Values without those that differ from run to run."""
+    """Values without those that differ from run to run; tables without the columns of seconds."""
     if isinstance(values, dict):
+        if "header" in values:
+            kept = [place for place, name in enumerate(values["header"]) if "second" not in name]
+            header, *rows = ([row[place] for place in kept] for row in [values["header"], *values["rows"]])
+            values = values | {"header": header, "rows": rows}
         return {key: constant(one) for key, one in values.items() if not any(word in key for word in VARYING)}
     if isinstance(values, list):
         return [constant(one) for one in values if not (isinstance(one, str) and "second" in one)]
