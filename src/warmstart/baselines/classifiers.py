@@ -8,6 +8,7 @@ Letters: N texts, M texts of the pool, V words and word pairs, K classes that oc
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -100,7 +101,9 @@ def fitted_logistic(
     from sklearn.linear_model import LogisticRegression
 
     solver = "newton-cg" if isinstance(rows, np.ndarray) else "lbfgs"  # with few columns in half the time
-    model = LogisticRegression(C=strength, max_iter=10_000, tol=until, solver=solver).fit(rows, labels, weights)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The number of unique classes is greater")  # few texts of each: no mistake
+        model = LogisticRegression(C=strength, max_iter=10_000, tol=until, solver=solver).fit(rows, labels, weights)
     readout = from_margins(model.coef_.T, model.intercept_, side=0.0)
     return replace(readout, bias=readout.bias - np.log(np.bincount(labels, weights))) if equal else readout
 

@@ -11,7 +11,6 @@ from warmstart.data.read import documents_of
 from warmstart.data.scorings import ledger_file, read_ledger
 from warmstart.data.source import Source
 from warmstart.data.task import Task
-from warmstart.errors import ConfigError
 from warmstart.heads.settings import WindowSettings
 from warmstart.interop.load import load_model
 from warmstart.model.already_read import already_read
@@ -30,7 +29,7 @@ def audit_task(config: AuditConfig) -> Audit:
     pretraining = documents_of([Source(path=path) for path in config.text]) if config.text else None
     bundle = load_model(config.model) if config.model else None
     tokenizer, max_length = (bundle.tokenizer, bundle.model.backbone.config.max_length) if bundle else (None, None)
-    windows = _windows(config, task, bundle)
+    windows = _windows(task, bundle)
     result = audit(task, tokenizer, max_length, pretraining, windows)
     if bundle and config.model:
         result = replace(result, already_read=already_read(bundle.history, config.model, task.name))
@@ -47,10 +46,7 @@ def audit_task(config: AuditConfig) -> Audit:
     return result
 
 
-def _windows(config: AuditConfig, task: Task, bundle: Bundle | None) -> WindowSettings | None:
-    """Windows or a cut for texts that are too long: as the flags say, or as the model was adapted; None: they can only be cut."""
-    if config.windows != "none" and not (bundle and task_type_of(task).pooled):
-        raise ConfigError("--windows needs --model, and a task with one prediction for a text or a pair; remove it")
-    if config.windows != "none" or bundle is None or bundle.model.head.config.window_settings.windows == "none":
-        return config.window_settings if task_type_of(task).pooled else None
-    return bundle.model.head.config.window_settings
+def _windows(task: Task, bundle: Bundle | None) -> WindowSettings | None:
+    """Windows or a cut for texts that are too long, as the model was adapted; None: they can only be cut."""
+    settings = bundle.model.head.config.window_settings if bundle else WindowSettings()
+    return settings if settings.windows != "none" or task_type_of(task).pooled else None

@@ -12,7 +12,7 @@ from warmstart.config import Advanced, Config, Effectless, FileInput, TaskInput,
 from warmstart.data.source import Document, DomainConfig, LabelledTableFlags, Source, TableFlags
 from warmstart.errors import ConfigError
 from warmstart.finetuning.schemes.registry import known_scheme
-from warmstart.heads.settings import NewLMHeadConfig, WindowSettings
+from warmstart.heads.settings import NewLMHeadConfig
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.tokenizer.settings import TokenizerConfig
 from warmstart.training.config import PretrainTrainConfig, TrainConfig
@@ -254,7 +254,7 @@ class ExportConfig(Config):
         return self.out
 
 
-class AuditConfig(WindowSettings, LabelledTableFlags):
+class AuditConfig(LabelledTableFlags):
     """Check a task's data: leaks between splits, duplicates, conflicting labels, empty texts, and how often test was scored."""
 
     task: Positional[TaskInput[str]]
