@@ -27,6 +27,8 @@ FEWEST_LABELLED = 20
 """labelled texts below which an interval says too little"""
 _PRIOR = 1.0
 """texts added to the variation of each label with and without predictions: a label on few texts has not been tried"""
+_OVERLAP = 1.1
+"""texts that count as one where predictions correct the labels: the folds learn from overlapping texts"""
 _PERMUTATIONS = 999
 _NAMED = 5
 """labels that a sentence names"""
@@ -68,7 +70,7 @@ def estimate_shares(sample: LabelledSample, predictions: np.ndarray, *, single: 
     shares = weights @ sample.labels + slope * (predictions.mean(axis=0) - weights @ sample.predictions)
     shares = _nearest_shares(shares) if single else shares.clip(0, 1)
     corrected, alone = (count * (weights @ values**2) + _PRIOR for values in (labels - slope * left_out, labels))
-    counts = count * alone / corrected / (1 + count / len(predictions))
+    counts = count * np.maximum(alone / corrected / _OVERLAP, 1) / (1 + count / len(predictions))
     return [_wilson(share, number, count) for share, number in zip(shares, counts, strict=True)]
 
 
