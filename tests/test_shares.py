@@ -10,6 +10,7 @@ import pytest
 
 import warmstart as ws
 from helpers.figures import repeats
+from warmstart.cli import main
 from warmstart.commands.predict import predict
 from warmstart.commands.settings import PredictConfig
 from warmstart.data.text_key import key_hash, key_of
@@ -157,6 +158,10 @@ def test_groups_are_corrected_by_their_own_labels() -> None:
     assert any("2026-02" in note for note in counted.notes)
     assert counted.groups[1].shares[1].value == pytest.approx(labels[:191].mean())
     assert np.isnan(counted.difference("2026-01", "2026-02", "complaint").low)
+    with pytest.raises(DataError, match="no group '2026-03'; did you mean '2026-02'. known: 2026-01, 2026-02, all texts"):
+        counted.difference("2026-03", "2026-02", "complaint")
+    with pytest.raises(DataError, match="no label 'complaints'; did you mean 'complaint'"):
+        counted.difference("2026-01", "2026-02", "complaints")
 
 
 def test_labels_that_were_picked_give_no_interval() -> None:
@@ -185,6 +190,8 @@ def test_the_command_counts_a_table(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert all(row["low"] <= row["share"] <= row["high"] for row in rows)
     with pytest.raises(DataError, match="no column 'month': its columns are 'text', 'shop'"):
         predict(PredictConfig(**how | {"by": "month"}))
+    assert main(["predict", how["model"], how["file"], "--by", "shop"]) == 2
+    assert "--by counts the labels of each group, so it needs --shares" in capsys.readouterr().err
 
 
 def test_shares_need_labelled_texts() -> None:

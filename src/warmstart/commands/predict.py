@@ -61,9 +61,7 @@ def predict(config: PredictConfig) -> list[dict[str, Any]]:
         return _shares(bundle, texts, config, out, _kept(source, tables))
     if out and out.suffix.lower() == _WORKBOOK:  # before hours of predictions
         require_room(_kept(source, tables) or [{"text": text} for text in texts], out)
-    if not config.shares and (
-        known := known_texts_sentence(bundle, texts, "texts", "what it predicts for them says little about new ones")
-    ):
+    if known := known_texts_sentence(bundle, texts, "texts", "what it predicts for them says little about new ones"):
         console.print(known)
     rows = [*(_answers(bundle, texts, config) if _answers_questions(bundle) else _labels(bundle, texts, config))]
     if source:  # what a table of results is joined on

@@ -182,6 +182,12 @@ class PredictConfig(TableFlags):
     corpus: FileInput[Advanced[tuple[str, ...]]] = ()
     """for answers: text that the model was trained on; questions with names that do not occur in it are flagged and not answered"""
 
+    @model_validator(mode="after")
+    def _groups_are_counted(self) -> PredictConfig:
+        if self.by and not self.shares:
+            raise ValueError("--by counts the labels of each group, so it needs --shares; add it, or leave --by out")
+        return self
+
 
 class CostConfig(Config):
     """Count the parameters, FLOPs and memory of a model, part by part; reads the settings of a pretraining run too."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from warmstart.data.text_key import is_blank, key_hash, key_of
-from warmstart.errors import DataError
+from warmstart.errors import DataError, suggest
 from warmstart.model.bundle import Bundle, LeftOutAnswers
 from warmstart.model.stack import Stack
 from warmstart.notebook import Shown
@@ -99,9 +99,15 @@ class Shares(Shown, view="report.notebook:shares_view"):
         ]
 
     def difference(self, one: str, other: str, label: str) -> Estimate:
-        """The share of a label in one group less that in another, with its 95% interval; nan where a group has none."""
-        groups, place = {group.name: group for group in self.groups}, self.labels.index(label)
-        return share_difference(groups[one].shares[place], groups[other].shares[place])
+        """The share of a label in one group less that in another, with its 95% interval; nan where a group has none.
+
+        Raises ``DataError`` for a group or label that is not there.
+        """
+        groups = {group.name: dict(zip(self.labels, group.shares, strict=True)) for group in self.groups}
+        for kind, name, known in (("group", one, groups), ("group", other, groups), ("label", label, self.labels)):
+            if name not in known:
+                raise DataError(f"there is no {kind} '{name}'; {suggest(name, known)}")
+        return share_difference(groups[one][label], groups[other][label])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, fit for JSON."""
