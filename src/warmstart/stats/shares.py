@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from warmstart.seeding import rng
-from warmstart.stats.formatting import first_of, of_100, percent_range
+from warmstart.stats.formatting import of_100, percent_range
 from warmstart.stats.intervals import Estimate, t_quantile
 
 FEWEST_LABELLED = 20
@@ -30,8 +30,8 @@ _PRIOR = 1.0
 _OVERLAP = 1.1
 """texts that count as one where predictions correct the labels: the folds learn from overlapping texts"""
 _PERMUTATIONS = 999
-_NAMED = 5
-"""labels that a sentence names"""
+_FEW, _NAMED = 6, 3
+"""labels that a sentence names all; and the commonest of more"""
 
 
 class LabelledSample(NamedTuple):
@@ -95,11 +95,18 @@ def with_known(share: Estimate, others: int, known: np.ndarray) -> Estimate:
 
 
 def shares_sentence(labels: Sequence[str], shares: Sequence[Estimate], texts: str) -> str:
-    """``Of 100 of the 9,700 texts, 18 are complaint (15 to 22), 9 praise (7 to 12)``: the commonest labels, of these ``texts``."""
+    """``Of 100 of the 9,700 texts, 18 are complaint (15 to 22), 9 praise (7 to 12)``: the commonest labels, of these ``texts``.
+
+    >>> shares = [Estimate(0.1, 0.08, 0.12)] * 6 + [Estimate(0.4, 0.37, 0.43)]
+    >>> shares_sentence("abcdefg", shares, "9,700 texts")
+    'Of 100 of the 9,700 texts, 40 are g (37 to 43), 10 a (8 to 12), 10 b (8 to 12); 4 other labels are rarer'
+    """
     order = np.argsort([-share.value for share in shares], kind="stable")
     parts = [f"{of_100(shares[place].value)} {labels[place]}{share_ends(shares[place])}" for place in order]
     parts[0] = parts[0].replace(" ", " are ", 1)
-    return f"Of 100 of the {texts}, {first_of(parts, _NAMED, 'labels')}"
+    if len(parts) > _FEW:
+        parts[_NAMED - 1 :] = [f"{parts[_NAMED - 1]}; {len(parts) - _NAMED} other labels are rarer"]
+    return f"Of 100 of the {texts}, {', '.join(parts)}"
 
 
 def share_ends(share: Estimate) -> str:
