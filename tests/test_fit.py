@@ -11,6 +11,7 @@ from contextlib import redirect_stderr
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import polars
@@ -594,6 +595,18 @@ def test_what_more_labels_would_bring_is_said_where_it_is_known(fitted: tuple[Pa
     late = replace(found, more=None, late=True, missing=("contrast",))
     assert late.no_time == "The time was too short for contrast and to say what more labels would add."
     assert late.findings[-1] == f"{late.no_time[:-1]}; --minutes gives more."
+
+
+def test_labels_are_counted_among_as_many_texts_as_the_time_allows(
+    fitted: tuple[Path, FitResult, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow encoder reads fewer of them, and where there is no time for twenty, none."""
+    pool = [f"I see a cat and {number} rivers." for number in range(60)]
+    for seconds, count in ((1.0, None), (5.0, 50), (500.0, 60)):
+        clock = iter((0.0, 2.0))  # the first twenty texts take two seconds
+        monkeypatch.setattr(fitting, "time", SimpleNamespace(monotonic=clock.__next__))
+        counted = fitting._shares(fitted[1].model, pool, seconds)
+        assert (counted and counted.groups[0].texts, counted and counted.asked) == (count, count and 60)
 
 
 def test_folds_with_a_share_of_the_labels_predict_the_same_texts() -> None:

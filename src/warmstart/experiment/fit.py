@@ -63,7 +63,7 @@ from warmstart.tasks.thresholds import (
 MOST_WRONG, CONFIDENCE = 0.05, 0.95
 """largest share of wrong answers without a person, and the confidence level of that bound"""
 SHARE_OF_CURVE = 0.1
-"""share of the time for trials that the curve may take; without it nothing is said of more labels"""
+"""share of the time for trials that the curve may take, and then the counting of labels; without it nothing is said of them"""
 FEW_ENOUGH = 500
 """labels: with more a fit takes tenths of seconds, and there are fewer folds"""
 FIRST_FOLD = 12
@@ -112,9 +112,9 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None, *, r
         return result
     method = next(method for method in sweep.methods if method.name == result.best.name)
     counted = task.metric == ACCURACY
-    until = time.time() + SHARE_OF_CURVE * duration_seconds(config.budget or "3m")
+    seconds = SHARE_OF_CURVE * duration_seconds(config.budget or "3m")
     try:
-        more, late = more_labels(_cheapest_like(result, sweep), sweep, runs, until) if counted else None, False
+        more, late = more_labels(_cheapest_like(result, sweep), sweep, runs, time.time() + seconds) if counted else None, False
     except TimeoutError:
         more, late = None, True
     console.print(f"fitting {method.name} to all labels")
@@ -123,17 +123,23 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None, *, r
     model = replace(done.model, calibration=held_out)
     tested = _tested(task, model, method.name, command or config) if len(task.test) else None
     sure = None if several else threshold_from(held_out.held_out, MOST_WRONG, CONFIDENCE)
-    found_shares = _shares(model, pool.texts)
+    found_shares = _shares(model, pool.texts, seconds)
     return replace(result, model=model, more=more, late=late, alone=sure, tested=tested, shares=found_shares)
 
 
-def _shares(model: Bundle | Stack, pool: Sequence[str]) -> Shares | None:
-    """The shares of the labels among the texts without labels, of which a random sample is read; None if few texts are known."""
+def _shares(model: Bundle | Stack, pool: Sequence[str], seconds: float) -> Shares | None:
+    """The shares of the labels among the texts without labels, of which a random sample is read, as large as the time allows.
+
+    None if few texts are known, or can be read.
+    """
     few = not model.calibration or not model.calibration.left_out or len(model.calibration.left_out.labels) < FEWEST_LABELLED
     if few or len(pool) < FEWEST_LABELLED:
         return None
-    drawn = rng(0, "texts that are counted").permutation(len(pool))[:MOST_COUNTED]
-    return replace(shares(model, [pool[place] for place in drawn]), asked=len(pool))
+    drawn = [pool[place] for place in rng(0, "texts that are counted").permutation(len(pool))[:MOST_COUNTED]]
+    started = time.monotonic()
+    predict(model, drawn[:FEWEST_LABELLED])
+    drawn = drawn[: int(seconds / (time.monotonic() - started) * FEWEST_LABELLED)]
+    return replace(shares(model, drawn), asked=len(pool)) if len(drawn) >= FEWEST_LABELLED else None
 
 
 def more_labels(method: Method, sweep: Sweep, runs: SweepRuns, until: float) -> tuple[int, Estimate] | None:
