@@ -28,6 +28,7 @@ from warmstart.commands.fit.command import fit_data, read_labelled
 from warmstart.data.audit import audit
 from warmstart.data.budget import label_budget
 from warmstart.data.read import documents_of
+from warmstart.data.text_key import NO_HASHES
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment import execution
 from warmstart.experiment import fit as fitting
@@ -607,6 +608,17 @@ def test_labels_are_counted_among_as_many_texts_as_the_time_allows(
         monkeypatch.setattr(fitting, "time", SimpleNamespace(monotonic=clock.__next__))
         counted = fitting._shares(fitted[1].model, pool, seconds)
         assert (counted and counted.groups[0].texts, counted and counted.asked) == (count, count and 60)
+
+
+def test_the_answers_that_a_model_keeps_hold_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As SECURITY.md says: a hash, the label and the probabilities of each; no hash where none is wanted."""
+    task = cats().train.take(range(12))
+    kept = fitting._left_out_answers(task, np.full((12, 2), 0.5), random_sample=True)
+    assert not any(word in kept.model_dump_json() for text in task.texts for word in text.lower().split() if len(word) > 3)
+    assert {*map(len, kept.hashes)} == {10}, "40 bits in hexadecimal"
+    assert kept.labels == tuple((int(label),) for label in task.labels)
+    monkeypatch.setenv(NO_HASHES, "1")
+    assert fitting._left_out_answers(task, np.full((12, 2), 0.5), random_sample=True) == kept.model_copy(update={"hashes": ()})
 
 
 def test_folds_with_a_share_of_the_labels_predict_the_same_texts() -> None:
