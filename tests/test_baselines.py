@@ -25,6 +25,7 @@ from sklearn.svm import LinearSVC
 from warmstart.baselines import BASELINES, baselines_for, classifiers
 from warmstart.baselines.baseline import NO_WORDS, Baseline, NoWordsError, Readable, Reading, Sample, as_objects
 from warmstart.baselines.choice import BaselineRun, run_baseline
+from warmstart.baselines.classifiers import fitted_logistic
 from warmstart.baselines.span import Span, span_of
 from warmstart.baselines.tagging import tag_chain
 from warmstart.baselines.vectors import (
@@ -399,6 +400,12 @@ def test_frozen_vectors_are_read_by_class_means_and_a_regression_with_names(equa
     means = NAME_TEXTS * names + np.stack([rows[labels == one].sum(axis=0) for one in range(3)])
     sample = Sample(rows, labels, None, grain_or_oil(("grain", "oil", "gold")), 0, names, equal=equal)
     np.testing.assert_allclose(means_and_regression(sample)(new), probabilities(sample, new, means), atol=1e-3)
+
+
+def test_few_texts_of_many_classes_are_no_warning() -> None:
+    """scikit-learn takes the labels for numbers that were meant to be regressed on, and warns; here a warning is an error."""
+    labels = np.arange(30) // 2 + np.arange(30) % 2
+    assert fitted_logistic(np.eye(30), labels, 1.0, equal=False).weights.shape == (30, 16)
 
 
 def test_a_class_of_which_nothing_is_known_is_never_predicted() -> None:

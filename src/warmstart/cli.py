@@ -227,7 +227,6 @@ def _unchecked_models() -> Iterator[list[str]]:
     unchecked: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("always", UncheckedWarning)
-        warnings.filterwarnings("ignore", message="The number of unique classes is greater")  # few texts each: fine
         usual = warnings.showwarning
 
         def show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:

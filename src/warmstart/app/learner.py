@@ -11,7 +11,6 @@ Letters: N texts of the pool, n of them labelled, D width, C classes, M members.
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -170,9 +169,9 @@ def _probabilities(
 ) -> tuple[np.ndarray, np.ndarray]:
     from sklearn.linear_model import LogisticRegression
 
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The number of unique classes is greater")  # few labels, many classes: no mistake
-        model = LogisticRegression(C=strength, max_iter=1000, tol=1e-3).fit(vectors, labels, sample_weight=weights)
+    from warmstart.baselines.classifiers import fit_quietly
+
+    model = fit_quietly(LogisticRegression(C=strength, max_iter=1000, tol=1e-3), vectors, labels, weights)
     return model.classes_, model.predict_proba(of)
 
 

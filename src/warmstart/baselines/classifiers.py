@@ -101,11 +101,16 @@ def fitted_logistic(
     from sklearn.linear_model import LogisticRegression
 
     solver = "newton-cg" if isinstance(rows, np.ndarray) else "lbfgs"  # with few columns in half the time
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The number of unique classes is greater")  # few texts of each: no mistake
-        model = LogisticRegression(C=strength, max_iter=10_000, tol=until, solver=solver).fit(rows, labels, weights)
+    model = fit_quietly(LogisticRegression(C=strength, max_iter=10_000, tol=until, solver=solver), rows, labels, weights)
     readout = from_margins(model.coef_.T, model.intercept_, side=0.0)
     return replace(readout, bias=readout.bias - np.log(np.bincount(labels, weights))) if equal else readout
+
+
+def fit_quietly(model: Any, rows: Any, labels: np.ndarray, weights: np.ndarray | None = None) -> Any:
+    """A classifier of scikit-learn, fitted without its warning that many classes have few texts, which is no mistake."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The number of unique classes is greater")
+        return model.fit(rows, labels, sample_weight=weights)
 
 
 def ridge_regression(sample: Sample, strength: float) -> LinearReadout:
