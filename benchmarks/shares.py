@@ -22,7 +22,7 @@ from warmstart.seeding import rng
 from warmstart.stats.formatting import percent_value
 from warmstart.stats.shares import estimate_shares
 from warmstart.system.console import console
-from warmstart.tasks.shares import labelled_sample
+from warmstart.tasks.shares import labelled_sample, left_out_of
 
 NAMES = {"r8": 8, "emotion": 4, "imdb-train": 2, "20newsgroups-train": 20}
 """name -> labels"""
@@ -39,7 +39,7 @@ def one_draw(rows: Rows, seed: int) -> list[float] | None:
         return None
     truth = np.array([np.mean([label == name for _, label in others]) for name in model.labels])
     counted = ws.shares(model, [text for text, _ in others]).groups[0].shares
-    sample = labelled_sample(model)
+    sample = labelled_sample(left_out_of(model))
     nothing = sample._replace(predictions=np.zeros_like(sample.predictions))
     alone = estimate_shares(nothing, np.zeros((OTHERS, len(truth))))
     if np.isnan(counted[0].low):

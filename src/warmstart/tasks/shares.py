@@ -146,7 +146,7 @@ def shares(model: Bundle | Stack, texts: Sequence[Any], by: Sequence[Any] | None
         raise DataError("there is no text of which to count the labels; give texts, or a file of texts with --file")
     places = {value: place for place, value in enumerate(left_out.hashes)}
     known = np.array([places.get(key_hash(key_of(text)).hex(), -1) for text in texts])
-    count = _Counted(model, texts, written & (known < 0), known)
+    count = _Counted(model, left_out, texts, written & (known < 0), known)
     groups = [count.group(ALL, written, np.arange(len(left_out.labels)))]
     for name in sorted(set(names or ()) - {""}):
         inside = written & np.array([value == name for value in names or ()])
@@ -165,20 +165,22 @@ def left_out_of(model: Bundle | Stack) -> LeftOutAnswers:
     return left_out
 
 
-def labelled_sample(model: Bundle | Stack) -> LabelledSample:
-    """The labelled texts that correct a model's predictions."""
-    left_out = left_out_of(model)
-    labels = np.zeros((len(left_out.labels), len(model.labels)))
+def labelled_sample(left_out: LeftOutAnswers) -> LabelledSample:
+    """The labelled texts of a model, and its answers to them."""
+    predictions = np.array(left_out.probabilities)
+    labels = np.zeros_like(predictions)
     for row, numbers in zip(labels, left_out.labels, strict=True):
         row[list(numbers)] = 1
-    return LabelledSample(labels, np.array(left_out.probabilities), np.ones(len(labels)))
+    return LabelledSample(labels, predictions, np.ones(len(labels)))
 
 
 class _Counted:
     """Predictions for the texts without a label, and the labelled texts."""
 
-    def __init__(self, model: Bundle | Stack, texts: Sequence[Any], others: np.ndarray, known: np.ndarray) -> None:
-        self.sample, classes = labelled_sample(model), len(model.labels)
+    def __init__(
+        self, model: Bundle | Stack, left_out: LeftOutAnswers, texts: Sequence[Any], others: np.ndarray, known: np.ndarray
+    ) -> None:
+        self.sample, classes = labelled_sample(left_out), len(model.labels)
         self.single, self.others, self.known = task_type_for(model).one_label, others, known
         asked = [text for text, other in zip(texts, others, strict=True) if other]
         self.values, self.drift = np.zeros((len(texts), classes)), None
