@@ -613,12 +613,16 @@ def test_labels_are_counted_among_as_many_texts_as_the_time_allows(
 def test_the_answers_that_a_model_keeps_hold_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """As SECURITY.md says: a hash, the label and the probabilities of each; no hash where none is wanted."""
     task = cats().train.take(range(12))
-    kept = fitting._left_out_answers(task, np.full((12, 2), 0.5), random_sample=True)
+    kept = fitting._left_out_answers(task, np.full((12, 2), 0.5), None)
     assert not any(word in kept.model_dump_json() for text in task.texts for word in text.lower().split() if len(word) > 3)
     assert {*map(len, kept.hashes)} == {10}, "40 bits in hexadecimal"
     assert kept.labels == tuple((int(label),) for label in task.labels)
+    assert kept.random == (True,) * 12
+    some = replace(cats(), random_texts=frozenset(kept.hashes[:5]))
+    assert fitting._left_out_answers(task, np.full((12, 2), 0.5), some).random == (True,) * 5 + (False,) * 7
+    assert fitting._left_out_answers(task, np.full((12, 2), 0.5), cats()).random == ()
     monkeypatch.setenv(NO_HASHES, "1")
-    assert fitting._left_out_answers(task, np.full((12, 2), 0.5), random_sample=True) == kept.model_copy(update={"hashes": ()})
+    assert fitting._left_out_answers(task, np.full((12, 2), 0.5), None) == kept.model_copy(update={"hashes": ()})
 
 
 def test_folds_with_a_share_of_the_labels_predict_the_same_texts() -> None:

@@ -24,6 +24,7 @@ from warmstart.data.annotations import Annotation
 from warmstart.data.pool import task_pool
 from warmstart.data.source import Source
 from warmstart.data.tables import read_table
+from warmstart.data.text_key import key_hash, key_of
 from warmstart.errors import ConfigError, DataError
 from warmstart.experiment.config import FitConfig
 from warmstart.tasks.load import load_task
@@ -172,6 +173,11 @@ def test_a_random_test_split_has_only_what_was_drawn_at_random(tmp_path: Path) -
     task = load_task(tmp_path / "out")
     assert {*task.test.texts} == {f"text {number}" for number in (*range(LEAST_TEST - 1), 95)}
     assert {*task.train.texts, *task.validation.texts} == {f"text {number}" for number in range(60, 80)}
+    assert task.random_texts == frozenset()
+    with Project.open(tmp_path / "p") as project:
+        export(project, tmp_path / "all")
+    drawn = {f"text {number}" for number in (*range(LEAST_TEST - 1), 95)}
+    assert load_task(tmp_path / "all").random_texts == {key_hash(key_of(text)).hex() for text in drawn}
 
 
 def test_tags_are_exported_as_a_tagging_task(tags: Project, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def mails(count: int, seed: int, complaints: float = 0.3) -> tuple[list[str], np
     return [f"I am {WORDS[not one]} about {seed} {number}" for number, one in enumerate(angry)], labels
 
 
-def counting_model(texts: list[str], labels: np.ndarray) -> Stack:
+def counting_model(texts: list[str], labels: np.ndarray, random: tuple[bool, ...] = ()) -> Stack:
     """A model that takes who is angry for one who complains, with its answers to labelled texts."""
     words = FittedBaseline(WordRows(WORDS, word_pairs=False, idf=np.ones(2)), LinearReadout(2 * np.eye(2)[::-1], np.zeros(2)))
     stack = Stack((Member("words", words),), "classification", ("praise", "complaint"))
@@ -130,6 +130,7 @@ def counting_model(texts: list[str], labels: np.ndarray) -> Stack:
         labels=tuple((int(label),) for label in labels),
         probabilities=tuple(map(tuple, ws.predict(stack, texts).probabilities.tolist())),
         hashes=tuple(key_hash(key_of(text)).hex() for text in texts),
+        random=random,
     )
     return Stack(stack.members, stack.type, stack.labels, (), Calibration(left_out=left_out))
 
@@ -170,6 +171,25 @@ def test_labels_that_were_picked_give_no_interval() -> None:
     counted = ws.shares(counting_model(texts, labels), mails(2000, 1, 0.1)[0])
     assert np.isnan(counted.groups[0].shares[0].low)
     assert "no random sample" in counted.notes[0]
+
+
+def test_labels_that_were_drawn_at_random_correct_those_that_were_picked() -> None:
+    """Of 400 labels 200 are of texts that were drawn at random; the others were picked, and most of them complain."""
+    texts, labels = mails(3000, 0)
+    picked = 200 + np.argsort(-labels[200:], kind="stable")[:200]
+    rows = np.concatenate([np.arange(200), picked])
+    chosen, drawn = [texts[row] for row in rows], (True,) * 200 + (False,) * 200
+    counted = ws.shares(counting_model(chosen, labels[rows], drawn), texts)
+    share = counted.groups[0].shares[1]
+    assert share.low < labels.mean() < share.high
+    assert counted.notes == ("Of the 400 labelled texts the 200 that were drawn at random correct the predictions",)
+    assert counted.groups[0].labelled == 200
+    assert ws.shares(counting_model(chosen, labels[rows]), texts).groups[0].shares[1].value > share.high
+    known = ws.shares(counting_model(chosen, labels[rows], drawn), chosen).groups[0].shares[1]
+    assert known.low == known.high == pytest.approx(labels[rows].mean())
+    few = ws.shares(counting_model(chosen, labels[rows], (True,) * 10 + (False,) * 390), texts)
+    assert not few.covered
+    assert few.notes[0].startswith("Only 10 of the labelled texts were drawn at random")
 
 
 def test_the_command_counts_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

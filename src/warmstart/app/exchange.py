@@ -10,6 +10,7 @@ All rows are taken, or none. What is written is csv or ndjson, and a ``task.yaml
 - Scores need a test split that is like the texts to come. Texts that were chosen because the model was unsure of them, or because
   they were unlike others, are not; those that were drawn at random are. ``test="random"`` writes them as the test split, and all
   others as training texts; otherwise 20% of all labelled texts are held out, and scores are those of the labelled texts only.
+  The manifest has the hashes of the training texts that were drawn at random: they correct shares of labels.
 - From 300 training texts on, a fifth is held out to choose settings; with fewer, cross-validation chooses.
 - A project made from a task has that task's test split, and its validation split.
 """
@@ -35,7 +36,7 @@ from warmstart.data.annotations import Annotation, read_annotations, refuse_rows
 from warmstart.data.files import text_lines
 from warmstart.data.pool import pool_unlike
 from warmstart.data.scorings import require_task_folder, task_folder
-from warmstart.data.text_key import text_key
+from warmstart.data.text_key import key_hash, key_of, text_key
 from warmstart.errors import ConfigError, DataError
 from warmstart.runs.steps import LABELLED_IN
 
@@ -180,6 +181,8 @@ def export(
     with project.unchanged:  # people may label, undo and merge meanwhile
         tested = random_texts(project) if test == "random" and not fixed else []
         train = sorted(project.labelled().keys() - set(tested))
+        random = [project.texts[text] for text in random_texts(project) if text not in tested]
+        chosen = any(draw.queue == "new" for draw in project.draws())
         splits = {"train": _rows(project, train), "test": _rows(project, tested), **fixed}
         labels = _used(project, splits["train"])
     if test == "random" and not fixed and len(tested) < LEAST_TEST:
@@ -203,6 +206,7 @@ def export(
         **({} if "test" in written else {"test": 0.2}),
         **({"unlabelled": ["unlabelled.ndjson"]} if rest else {}),
         "labels": labels,
+        **({"random_texts": [key_hash(key_of(text)).hex() for text in random]} if chosen else {}),
     }
     with task_folder(target) as aside:
         for name, rows in written.items():

@@ -107,6 +107,8 @@ class Task(Shown, view="report.notebook:task_view"):
     """settings with which its training texts were read, as far as they hold for the next file of the same kind"""
     unlabelled_texts: tuple[str, ...] = ()
     """more text like that of the task, in memory"""
+    random_texts: frozenset[str] | None = None
+    """hashes of the training texts that were drawn at random; None: unknown"""
 
     @classmethod
     def from_lists(

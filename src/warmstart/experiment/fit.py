@@ -184,7 +184,7 @@ def _held_out(done: Refit, sweep: Sweep, runs: SweepRuns, random_sample: bool) -
     single, several = np.unique(split.units, return_index=True)[1], has_thresholds(sweep.task)
     calibration = (done.model.calibration or Calibration()) if several else fitted_calibration(budget, predicted)
     probabilities = apply_temperature(predicted, calibration.temperature, several)
-    kept = {"left_out": _left_out_answers(split.take(single), probabilities[single], random_sample)}
+    kept = {"left_out": _left_out_answers(split.take(single), probabilities[single], None if random_sample else sweep.task)}
     if several:
         return calibration.model_copy(update=kept)
     confidence, right = confidence_and_correct(probabilities, split.labels)
@@ -192,15 +192,20 @@ def _held_out(done: Refit, sweep: Sweep, runs: SweepRuns, random_sample: bool) -
     return calibration.model_copy(update=kept | {"held_out": tuple(pairs)})
 
 
-def _left_out_answers(split: Split, probabilities: np.ndarray, random_sample: bool) -> LeftOutAnswers:
-    """What a model keeps of its answers (N, C) to the labelled texts: of many, a random sample."""
+def _left_out_answers(split: Split, probabilities: np.ndarray, task: Task | None) -> LeftOutAnswers:
+    """What a model keeps of its answers (N, C) to the labelled texts: of many, a random sample.
+
+    The task tells which texts were drawn at random; without it all were.
+    """
     rows = np.sort(rng(0, "answers that are kept").permutation(len(split))[:MOST_LEFT_OUT])
+    hashes = [key_hash(key_of(split.texts[row])).hex() for row in rows]
+    random = {*hashes} if task is None else task.random_texts
     labels = [np.flatnonzero(row) if np.ndim(row) else [row] for row in split.labels[rows]]
     return LeftOutAnswers(
         labels=tuple(tuple(map(int, numbers)) for numbers in labels),
         probabilities=tuple(map(tuple, probabilities[rows].round(4).tolist())),
-        hashes=tuple(key_hash(key_of(split.texts[row])).hex() for row in rows) if text_hashes_wanted() else (),
-        random_sample=random_sample,
+        hashes=tuple(hashes) if text_hashes_wanted() else (),
+        random=() if random is None else tuple(code in random for code in hashes),
     )
 
 

@@ -31,8 +31,8 @@ class LeftOutAnswers(Config):
     """calibrated probability of each label, in the order of the labels"""
     hashes: tuple[str, ...] = ()
     """hash of each text, in hexadecimal, which tells it among other texts; empty: not kept"""
-    random_sample: bool = False
-    """True: the texts are known to be a random sample"""
+    random: tuple[bool, ...] = ()
+    """True for each text that is known to be drawn at random; empty: of none it is known"""
 
 
 class Calibration(Config):

@@ -76,6 +76,8 @@ class TaskSpec(Config):
     """label names in the order wanted; else they are sorted"""
     label_descriptions: dict[str, str] = Field(default_factory=dict)
     """label name -> what it means in words, for methods that read the names of labels; default: the name itself"""
+    random_texts: tuple[str, ...] | None = None
+    """hashes of the training texts that were drawn at random, as `label` writes them; default: unknown"""
     metric: str | None = None
     """the metric of scores; classification: accuracy, or macro_f1 if classes differ much in size and count equally"""
     limit: int | None = Field(default=None, gt=1)
@@ -287,6 +289,7 @@ def build_task(spec: TaskSpec, folder: Path, seed: int = 0, *, covered: bool = T
         spec.name, labels, train, splits["validation"], splits["test"], metric, unlabelled, spec.type,
         label_descriptions=_descriptions(spec.label_descriptions, labels, "'label_descriptions'"),
         reading=reading_of(spec.train[0]), unlabelled_texts=rows.unlabelled,
+        random_texts=None if spec.random_texts is None else frozenset(spec.random_texts),
     )  # fmt: skip
     if covered:
         _check_train_covers(task)

@@ -44,6 +44,10 @@ PICKED_SENTENCE = (
     "The labelled texts are no random sample of these texts: their predictions differ by more than chance explains. So there is no "
     "interval, and the shares may be wrong; label {fewest} or more of these texts drawn at random"
 )
+FEW_DRAWN = (
+    "Only {drawn} of the labelled texts were drawn at random. So there is no interval, and the shares may be wrong; label {fewest} "
+    "or more of these texts drawn at random"
+)
 ASSUMED = "The intervals assume that the labelled texts are a random sample of texts like these"
 
 
@@ -133,7 +137,8 @@ def shares(model: Bundle | Stack, texts: Sequence[Any], by: Sequence[Any] | None
     """The share of each label among N texts, each with a 95% interval; for each group, too, if ``by`` (N,) names their groups.
 
     Predictions for all texts are corrected by the labelled texts of the fit, which must be a random sample of texts like these
-    (``stats/shares.py``). Labelled texts that are among these count with their labels; a group is corrected by its own, so it must
+    (``stats/shares.py``); where some are known to be drawn at random, by these, and the others count as texts without a label.
+    Labelled texts that are among these count with their labels; a group is corrected by its own, so it must
     have ``FEWEST_LABELLED`` of them for an interval. Dates in ``by`` are taken by month. Blank texts are left out. Raises
     ``DataError`` without texts, for a model without such labels, and for more than ``MOST_GROUPS`` groups.
     """
@@ -146,12 +151,12 @@ def shares(model: Bundle | Stack, texts: Sequence[Any], by: Sequence[Any] | None
         raise DataError("there is no text of which to count the labels; give texts, or a file of texts with --file")
     places = {value: place for place, value in enumerate(left_out.hashes)}
     known = np.array([places.get(key_hash(key_of(text)).hex(), -1) for text in texts])
-    count = _Counted(model, left_out, texts, written & (known < 0), known)
-    groups = [count.group(ALL, written, np.arange(len(left_out.labels)))]
+    count = _Counted(model, left_out, texts, written, known)
+    groups = [count.group(ALL, written, count.rows)]
     for name in sorted(set(names or ()) - {""}):
         inside = written & np.array([value == name for value in names or ()])
-        groups.append(count.group(name, inside, np.unique(known[inside & (known >= 0)])))
-    return Shares(model.labels, tuple(groups), (*count.notes(), *_notes(groups, texts, written, left_out.random_sample)))
+        groups.append(count.group(name, inside, np.unique(count.known[inside & (count.known >= 0)])))
+    return Shares(model.labels, tuple(groups), (*count.notes(), *_notes(groups, texts, written, left_out.random)))
 
 
 def left_out_of(model: Bundle | Stack) -> LeftOutAnswers:
@@ -175,37 +180,47 @@ def labelled_sample(left_out: LeftOutAnswers) -> LabelledSample:
 
 
 class _Counted:
-    """Predictions for the texts without a label, and the labelled texts."""
+    """Predictions for the texts without a label, and the labelled texts.
+
+    Only those that were drawn at random correct, if that is known of enough of them. The others, with the answers to them when they
+    were left out, are like texts without a label: their labels would make what was picked too frequent.
+    """
 
     def __init__(
-        self, model: Bundle | Stack, left_out: LeftOutAnswers, texts: Sequence[Any], others: np.ndarray, known: np.ndarray
+        self, model: Bundle | Stack, left_out: LeftOutAnswers, texts: Sequence[Any], written: np.ndarray, known: np.ndarray
     ) -> None:
-        self.sample, classes = labelled_sample(left_out), len(model.labels)
-        self.single, self.others, self.known = task_type_for(model).one_label, others, known
-        asked = [text for text, other in zip(texts, others, strict=True) if other]
-        self.values, self.drift = np.zeros((len(texts), classes)), None
-        if asked:
-            values, _, typicality = read(model, asked)
-            self.values[others] = values
+        self.single, self.drift, self.drawn = task_type_for(model).one_label, None, sum(left_out.random)
+        self.few_drawn = bool(left_out.random) and self.drawn < FEWEST_LABELLED
+        sample, every = labelled_sample(left_out), np.arange(len(left_out.labels))
+        self.rows = np.flatnonzero(left_out.random) if left_out.random and not self.few_drawn else every
+        new = written & (known < 0)
+        counted = self.rows if new.any() else every
+        self.sample, self.known = sample, np.where(np.isin(known, counted), known, -1)
+        self.others = written & (self.known < 0)
+        self.values = sample.predictions[known]  # those of new texts follow
+        if asked := [text for text, other in zip(texts, new, strict=True) if other]:
+            self.values[new], _, typicality = read(model, asked)
             if typicality is not None:
                 self.drift = drift_sentence(asked, typicality, texts_compared(model))
-        self.picked = bool(asked) and sampled_alike(self.sample, self.values[others]) < PICKED
+        self.picked = bool(asked) and sampled_alike(sample.take(self.rows), self.values[self.others]) < PICKED
 
     def notes(self) -> list[str]:
         """Reasons why no interval is given."""
-        return [PICKED_SENTENCE.format(fewest=5 * FEWEST_LABELLED)] * self.picked + ([self.drift] if self.drift else [])
+        few = [FEW_DRAWN.format(drawn=self.drawn, fewest=5 * FEWEST_LABELLED)] * self.few_drawn
+        picked = [PICKED_SENTENCE.format(fewest=5 * FEWEST_LABELLED)] * (self.picked and not self.few_drawn)
+        return few + picked + ([self.drift] if self.drift else [])
 
     def group(self, name: str, inside: np.ndarray, rows: np.ndarray) -> GroupShares:
         """The shares among the texts ``inside`` (N,), corrected by the labelled texts ``rows``, or by all if these are few."""
         others, known = inside & self.others, self.sample.labels[self.known[inside & (self.known >= 0)]]
         few, count = len(rows) < FEWEST_LABELLED, int(others.sum())
-        sample = self.sample if few else self.sample.take(rows)
+        sample = self.sample.take(self.rows if few else rows)
         if count:
             found = estimate_shares(sample, self.values[others], single=self.single)
         else:
             found = [Estimate(0.0, 0.0, 0.0)] * known.shape[1]
         whole = [with_known(share, count, column) for share, column in zip(found, known.T, strict=True)]
-        if count and (few or self.picked or self.drift):
+        if count and (few or self.picked or self.few_drawn or self.drift):
             whole = [Estimate(share.value, np.nan, np.nan) for share in whole]
         return GroupShares(name, int(inside.sum()), len(rows), tuple(whole))
 
@@ -220,7 +235,7 @@ def group_names(values: Sequence[Any]) -> list[str]:
     return names
 
 
-def _notes(groups: Sequence[GroupShares], texts: Sequence[Any], written: np.ndarray, random_sample: bool) -> list[str]:
+def _notes(groups: Sequence[GroupShares], texts: Sequence[Any], written: np.ndarray, random: Sequence[bool]) -> list[str]:
     """Blank texts, groups with few labelled texts, and the assumption."""
     few = [group.name for group in groups[1:] if group.labelled < FEWEST_LABELLED]
     blank = len(texts) - int(written.sum())
@@ -230,4 +245,6 @@ def _notes(groups: Sequence[GroupShares], texts: Sequence[Any], written: np.ndar
             f"Without an interval, since fewer than {FEWEST_LABELLED} of their texts have labels that the model learned from: "
             f"{first_of(few, 5)}; their shares assume that the model errs in them as elsewhere"
         )
-    return notes + [ASSUMED] * (not random_sample and not np.isnan(groups[0].shares[0].low))
+    if not np.isnan(groups[0].shares[0].low) and not all(random):
+        notes.append(f"Of the {len(random):,} labelled texts the {sum(random):,} that were drawn at random correct the predictions")
+    return notes + [ASSUMED] * (not random and not np.isnan(groups[0].shares[0].low))
