@@ -40,7 +40,7 @@ def compared(both: int, first: int, second: int, neither: int) -> ModelsCompared
     scores = (float(one.mean()), float(other.mean()))
     found = paired_proportions([one], [other])
     return ModelsCompared(
-        ("tuned", "plain"), "accuracy", scores, found, right, len(one), f"{len(one)} test texts",
+        ("tuned", "plain"), "accuracy", scores, found, right, np.arange(len(one)), f"{len(one)} test texts",
         parts=[("all", np.ones(len(one), bool))],
     )  # fmt: skip
 
