@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from helpers.bundles import word_model
 from warmstart.cli import main
 from warmstart.commands.evaluate.command import evaluate
 from warmstart.commands.evaluate.result import against_result
@@ -39,7 +40,7 @@ def compared(both: int, first: int, second: int, neither: int) -> ModelsCompared
     scores = (float(one.mean()), float(other.mean()))
     found = paired_proportions([one], [other])
     return ModelsCompared(
-        ("tuned", "plain"), "accuracy", scores, found, right, len(one), f"{len(one)} test texts",
+        ("tuned", "plain"), "accuracy", scores, found, right, np.arange(len(one)), f"{len(one)} test texts",
         parts=[("all", np.ones(len(one), bool))],
     )  # fmt: skip
 
@@ -73,16 +74,6 @@ def test_other_findings_say_where_they_differ() -> None:
     ]
     assert found.summary is not None
     assert found.summary.header == ("texts", "number", "tuned", "plain", "difference (95%)")
-
-
-def word_model(place: Path, labels: tuple[str, str], *known: str) -> str:
-    """A saved model that says the second label of texts with a known word."""
-    words = WordRows(("the", *known), word_pairs=False, idf=np.ones(1 + len(known)))
-    weights = np.array([[0.0, 0.0], *[[0.0, 9.0]] * len(known)])
-    if labels[0] > labels[1]:
-        weights = weights[:, ::-1].copy()
-    readout = LinearReadout(weights, np.array([1.0, 0.0] if labels[0] < labels[1] else [0.0, 1.0]))
-    return str(save(Stack((Member("words", FittedBaseline(words, readout), 1, 1),), "classification", labels), place))
 
 
 @pytest.fixture

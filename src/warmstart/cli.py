@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code.
 
-    0 done, 1 done but a saved model could not be checked, 2 a mistake that the user can correct, 130 interrupted, 143 terminated.
+    0 done; 1 done but a saved model could not be checked, or a gate failed; 2 a mistake that the user can correct; 3 a gate that is
+    undecided; 130 interrupted; 143 terminated.
     """
     words = _typed(sys.argv[1:] if arguments is None else arguments)
     if (code := _tell(words)) is not None:
@@ -128,7 +129,7 @@ def _ended_by(error: BaseException, words: list[str], settings: Any) -> tuple[in
         terminated = isinstance(error, Terminated)
         advice = _how_to_go_on(words, settings)
         return 143 if terminated else 130, f"{'terminated' if terminated else 'interrupted'}{advice}"
-    return 2, str(error) if isinstance(error, WarmstartError) else explain_trouble(error)
+    return (error.exit_code, str(error)) if isinstance(error, WarmstartError) else (2, explain_trouble(error))
 
 
 @contextmanager

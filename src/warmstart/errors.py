@@ -10,9 +10,11 @@
     ├── CheckpointError   a run cannot be resumed from what its folder holds
     ├── StorageError      a file cannot be written (disk full, read-only, no permission)
     ├── ReportError       a model is saved, but what describes it cannot be written
-    └── LostProcessError  another process of the same run has ended by a fault
+    ├── LostProcessError  another process of the same run has ended by a fault
+    └── GateError         a model has not passed the gate of a build
 
-The command line prints the message alone and exits with code 2. A message says what must hold, what was given, and what to do.
+The command line prints the message alone and exits with code 2, or that of a gate. A message says what must hold, what was given,
+and what to do.
 A broken invariant of the package itself is an ``AssertionError`` and shows its traceback.
 """
 
@@ -29,6 +31,7 @@ class WarmstartError(Exception):
 
     result: Any = None
     """result that exists all the same, for ``--json``"""
+    exit_code = 2
 
 
 class ConfigError(WarmstartError):
@@ -69,6 +72,14 @@ class ReportError(WarmstartError):
 
 class LostProcessError(WarmstartError):
     """Another process of the same run has ended by a fault."""
+
+
+class GateError(WarmstartError):
+    """A model has not passed the gate of a build: it is too bad (exit code 1), or the labels are too few to tell (3)."""
+
+    def __init__(self, message: str, exit_code: int, result: Any) -> None:
+        super().__init__(message)
+        self.exit_code, self.result = exit_code, result
 
 
 class UncheckedWarning(UserWarning):

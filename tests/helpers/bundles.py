@@ -19,8 +19,12 @@ from warmstart.heads.per_token import TaggingHeadConfig
 from warmstart.heads.pooled import POOLINGS
 from warmstart.heads.settings import HeadConfig, LMHeadConfig
 from warmstart.model.bundle import Bundle, Language
-from warmstart.model.files import load_saved
+from warmstart.model.files import load_saved, save
+from warmstart.model.fitted import FittedBaseline
 from warmstart.model.model import Model, fresh_head
+from warmstart.model.readout import LinearReadout
+from warmstart.model.rows import WordRows
+from warmstart.model.stack import Member, Stack
 from warmstart.objectives.config import ObjectiveConfig
 from warmstart.objectives.registry import OBJECTIVES
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -110,3 +114,13 @@ def checked_here() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warmstart.model.files._fresh_reader", read_here)
         yield
+
+
+def word_model(place: Path, labels: tuple[str, str], *known: str) -> str:
+    """A saved model that says the second label of texts with a known word."""
+    words = WordRows(("the", *known), word_pairs=False, idf=np.ones(1 + len(known)))
+    weights = np.array([[0.0, 0.0], *[[0.0, 9.0]] * len(known)])
+    if labels[0] > labels[1]:
+        weights = weights[:, ::-1].copy()
+    readout = LinearReadout(weights, np.array([1.0, 0.0] if labels[0] < labels[1] else [0.0, 1.0]))
+    return str(save(Stack((Member("words", FittedBaseline(words, readout), 1, 1),), "classification", labels), place))

@@ -79,6 +79,7 @@ def commands_of(place: Path, results: Mapping[str, Any]) -> dict[str, Callable[[
         "tokenize": lambda: run("tokenize", text=[text], tokenizer=SMALL["tokenizer"]),
         "adapt": lambda: run("adapt", **given, tune=tune("full", epochs=2)),
         "evaluate": lambda: run("evaluate", model=adapted, task=cats),
+        "evaluate --gate": lambda: run("evaluate", model=adapted, task=cats, gate=0, out=None),
         "evaluate a text": lambda: run("evaluate", model=str(place / "pretrain"), task=text, out=None),
         "evaluate --against": lambda: run("evaluate", model=adapted, task=cats, against=adapted, out=str(place / "against")),
         "evaluate --pairs": lambda: run("evaluate", model=f"{place}/causal", pairs=f"{place}/pairs.tsv", out=f"{place}/pairs"),

@@ -87,7 +87,9 @@ def _run_step(name: str, step: tuple[str, Config], folder: Path, known: dict[str
     from warmstart.runs.made_of import made_of
 
     command, settings = step
-    made, before, complete = made_of(settings), known.get(name), _has_result(settings)
+    made, before = made_of(settings), known.get(name)
+    gated = getattr(settings, "gate", None) is not None and not (before and before["done"])  # it may have stopped the recipe
+    complete = _has_result(settings) and not gated
 
     def note(*, done: bool, seconds: float | None = None) -> None:
         known[name] = {"made_of": made, "done": done, "seconds": seconds}

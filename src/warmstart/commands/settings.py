@@ -134,6 +134,9 @@ class EvaluateConfig(ThreadsConfig, LabelledTableFlags):
     learned from; for a language model, a file or folder of text"""
     against: FileInput[str | None] = None
     """another model: which of the two is better on texts like those of the task, or on the pairs, and how certain is that?"""
+    gate: float | None = Field(None, ge=0, le=100)
+    """for builds, in percent: exit code 0 if the whole 95% interval of the score is at least that, 1 if the whole interval is under
+    it, 3 if only more labels can decide; with --against: the points by which the model may be worse than the other"""
     pairs: FileInput[str | None] = None
     """minimal pairs, of which a language model should score the right sentence higher: a file or folder of BLiMP's, or a table of
     good, bad and optionally group"""

@@ -406,6 +406,22 @@ def texts_needed(noise: Noise, texts: int, difference: float, power: float = POW
     return math.ceil(high)
 
 
+def texts_to_decide(value: float, low: float, high: float, threshold: float, texts: int) -> int | None:
+    """The number of texts whose 95% interval leaves out a threshold with a probability of 80%, if the figure is truly ``value``.
+
+    N (h' / (value - threshold))^2, where N is the number of ``texts`` with the interval from ``low`` to ``high``, and h' the
+    distance that it detects (``detectable_from_interval``, by its end towards the threshold; Cohen 1988). None if the value is the
+    threshold. Simulation: tests/test_gates.py: ``test_so_many_texts_decide_in_four_of_five_cases``.
+
+    >>> texts_to_decide(0.87, 0.83, 0.91, 0.85, 300)
+    2452
+    """
+    if value == threshold:
+        return None
+    half = value - low if value > threshold else high - value
+    return math.ceil(texts * (detectable_from_interval(-half, half) / (value - threshold)) ** 2)
+
+
 def texts_to_tell(differing: float, difference: float) -> int:
     """The number of texts on which a true difference of two classifiers is significant with a probability of 80%.
 

@@ -16,7 +16,7 @@ from warmstart.seeding import rng
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import MethodScores, paired_difference
 from warmstart.stats.intervals import Estimate
-from warmstart.stats.proportions import wilson_interval
+from warmstart.stats.proportions import effective_cases, wilson_interval
 
 _RESAMPLES = 1000
 """resamples of the texts, in which the choice is made again"""
@@ -182,7 +182,5 @@ def _corrected(
     best, chosen = int((scores - needed).argmax()), (resampled - needed).argmax(axis=1)
     optimism = float(np.mean(resampled[np.arange(len(resampled)), chosen] - resampled.mean(axis=0)[chosen]))
     expected = min(1.0, max(0.0, float(scores[best]) - optimism))
-    product, spread = expected * (1 - expected), float(resampled[:, best].var())
-    known = min(product, spread) > 1e-12  # not if every text is right, or none
-    count = (min(texts, max(1.0, product / spread)) if known else texts) / widening
+    count = effective_cases(expected * (1 - expected), float(resampled[:, best].var()), texts, texts) / widening
     return SelectedScore(best, float(scores[best]), optimism, wilson_interval(expected, count), resampled[:, best])

@@ -14,7 +14,9 @@ import numpy as np
 
 from warmstart.data.scorings import ScoredMethod
 from warmstart.data.task import Task
-from warmstart.stats.scores import Scores
+from warmstart.stats.intervals import Estimate, percentiles
+from warmstart.stats.proportions import effective_cases, proportion_in_units, wilson_interval
+from warmstart.stats.scores import ClassificationScores, Scores, metric_range
 from warmstart.tasks import task_type_of
 from warmstart.tasks.answers import Answer, AnswerTask, exact_matches
 
@@ -32,6 +34,19 @@ class ScoredPredictions:
     def score(self) -> float:
         """The task's metric."""
         return self.scores.score(self.task.metric)
+
+    @cached_property
+    def interval(self) -> Estimate:
+        """The task's metric with its 95% interval over independent test texts."""
+        test, metric = self.task.test, self.task.metric
+        if isinstance(self.scores, ClassificationScores) and metric == "accuracy":
+            return proportion_in_units(self.scores.predicted == test.labels, test.units)
+        if metric_range(metric) != (0.0, 1.0):
+            low, high = percentiles(self.resampled)
+            return Estimate(self.score, float(low), float(high))
+        most, units = sum(map(np.size, test.labels)), len(np.unique(test.units))
+        variance = self.score * (1 - self.score)
+        return wilson_interval(self.score, effective_cases(variance, float(self.resampled.var()), most, units))
 
     @cached_property
     def resampled(self) -> np.ndarray:

@@ -17,10 +17,9 @@ from warmstart.errors import DataError, ModelError
 from warmstart.heads.settings import TaskHeadConfig
 from warmstart.model.bundle import Bundle
 from warmstart.model.stack import Stack
-from warmstart.stats.differences import MethodScores
 from warmstart.stats.intervals import percentiles
 from warmstart.stats.proportions import ProportionDifference, paired_proportions
-from warmstart.stats.scores import ClassificationScores
+from warmstart.stats.scores import ClassificationScores, metric_range
 from warmstart.tasks import check_task_type
 from warmstart.tasks.answers import AnswerTask, answer_questions
 from warmstart.tasks.predict import raw_predictions
@@ -39,11 +38,17 @@ class ModelsCompared:
     """the first less the second; without a p-value (nan) if it comes from resamples"""
     right: np.ndarray | None
     """(2, N) bool: who is right; None if a text is neither right nor wrong by itself"""
-    texts: int
+    units: np.ndarray
+    """(N,) equal for texts that depend on each other"""
     over: str
     """names what the interval covers"""
     parts: Sequence[tuple[str, np.ndarray]] = ()
     """(name, mask (N,)) of texts that are counted apart"""
+
+    @property
+    def texts(self) -> int:
+        """N."""
+        return len(self.units)
 
     @property
     def sign(self) -> int:
@@ -119,22 +124,22 @@ def _scored(model: Bundle | Stack, task: Task | AnswerTask, method: ScoredMethod
 
 
 def _compared(names: tuple[str, str], metric: str, scored: list[_Scored], task: Task | AnswerTask) -> ModelsCompared:
-    """Two models, by accuracy text by text if texts are independent; else by resamples of independent units that both share."""
+    """Two models, by accuracy text by text; else by resamples of independent units that both share."""
     first, second = scored
     scores, units, count = (first.score, second.score), task.test.units, len(task.test)
     independent = len(np.unique(units)) == count
     right = None if first.right is None or second.right is None else np.stack([first.right, second.right])
     if metric == "accuracy" and right is not None:
         sides = right.astype(float)
-        difference = paired_proportions([sides[0]], [sides[1]])
-        if not independent:
-            difference = _resampled(difference.mean, MethodScores.from_texts("", (sides[0] - sides[1])[None], units).resampled[0])
+        difference = paired_proportions([sides[0]], [sides[1]], units)
     else:
         assert first.resampled is not None
         assert second.resampled is not None
         difference = _resampled(first.score - second.score, first.resampled - second.resampled)
+        if difference.low == difference.high and metric_range(metric) == (0.0, 1.0):  # they agree on all texts, which may be few
+            difference = replace(paired_proportions([np.zeros(count)], [np.zeros(count)], units), p=math.nan)
     over = f"{count:,} test texts" if independent else f"{len(np.unique(units)):,} groups of test texts"
-    return ModelsCompared(names, metric, scores, difference, right, count, over, _parts(task))
+    return ModelsCompared(names, metric, scores, difference, right, units, over, _parts(task))
 
 
 def _resampled(mean: float, differences: np.ndarray) -> ProportionDifference:

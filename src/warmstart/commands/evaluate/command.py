@@ -33,15 +33,16 @@ from warmstart.model.stack import Stack
 from warmstart.report.result import StudyResult, finish_study
 from warmstart.runs.run import Run
 from warmstart.runs.steps import attention_step
-from warmstart.stats.differences import MethodScores
-from warmstart.stats.formatting import model_name, percent, percent_range
-from warmstart.stats.intervals import percentiles
+from warmstart.stats.formatting import figure_interval, model_name, percent, percent_interval, percent_range
+from warmstart.stats.intervals import Estimate
+from warmstart.stats.proportions import proportion_in_units
 from warmstart.stats.scores import HALF, ClassificationScores, NamedFigures, Scores, given_and_found, without_label
 from warmstart.system.console import console, print_metrics, print_table
 from warmstart.system.outputs import free_folder
 from warmstart.system.storage import atomic_write
 from warmstart.tasks import check_task_type, task_type_for
 from warmstart.tasks.answers import AnswerTask, answer_questions, load_answer_task
+from warmstart.tasks.gates import Gate, Gated, check_gate, check_gate_metric
 from warmstart.tasks.load import is_manifest, load_task, load_whole_task, read_spec
 from warmstart.tasks.predict import read
 from warmstart.tasks.scoring import score_test, score_test_answers
@@ -51,11 +52,13 @@ from warmstart.tasks.two_models import as_model_numbers, check_rivals, measure_m
 from warmstart.tasks.unknown import recognised_sentence, split_off_unknown
 from warmstart.training.held_out import held_out_metrics
 
+EXACT = "exact_match"
 PAIRS_FOLDER, AGAINST_FOLDER = "runs/pairs", "runs/against"
 
 
-def evaluate(config: EvaluateConfig) -> Scores | NamedFigures | StudyResult:
-    """The ``evaluate`` command."""
+def evaluate(config: EvaluateConfig) -> Scores | NamedFigures | StudyResult | Gated:
+    """The ``evaluate`` command. Raises ``GateError`` for a model that does not pass its gate."""
+    check_gate(config.gate, against=config.against is not None, pairs=config.pairs is not None)
     if (config.task is None) == (config.pairs is None):
         raise ConfigError("after the model, name a task or a text that it is scored on, or give minimal pairs with --pairs")
     if config.pairs is not None:
@@ -65,13 +68,16 @@ def evaluate(config: EvaluateConfig) -> Scores | NamedFigures | StudyResult:
     if config.against:
         return _compare(config, str(config.task), config.against)
     folder = free_folder(config.out) if config.out else None
-    scores = _scored(config, str(config.task))
+    scores, gate = _scored(config, str(config.task))
+    result = Gated(scores, gate) if gate else scores
     if folder:
-        atomic_write(folder / "scores.json", json.dumps(plain(scores), indent=1).encode())
-    return scores
+        atomic_write(folder / "scores.json", json.dumps(plain(result), indent=1).encode())
+    if isinstance(result, Gated):
+        console.print(result.passed().gate.sentence())
+    return result
 
 
-def _compare(config: EvaluateConfig, path: str, against: str) -> StudyResult:
+def _compare(config: EvaluateConfig, path: str, against: str) -> StudyResult | Gated:
     """Comparison of two models on texts like those of a task; the details are a ``ModelsCompared``."""
     models = {place: load_predictor(place) for place in (config.model, against)}
     check_rivals(models)
@@ -79,6 +85,7 @@ def _compare(config: EvaluateConfig, path: str, against: str) -> StudyResult:
     names = _names(config.model, against)
     answering = isinstance(first, Bundle) and first.max_answer_tokens is not None
     task, left_out = (load_answer_task(path), "") if answering else _test_task(config, path, (first, second))
+    check_gate_metric(config.gate, task.metric if isinstance(task, Task) else EXACT)
     methods = _methods(config)
     folder = Run.open(config.out or AGAINST_FOLDER, config).folder
     compared = measure_models(names, (first, second), task, methods)
@@ -86,8 +93,12 @@ def _compare(config: EvaluateConfig, path: str, against: str) -> StudyResult:
         f"{name}: {sentence}" for name, model in zip(names, (first, second), strict=True) for sentence in _model_knows(model, task)
     ]
     notes += [left_out] if left_out else []
-    result = against_result(task.name, compared, [*notes, *read_ledger(task).findings])
-    return finish_study(result, [], config, folder)
+    difference = compared.difference
+    score = Estimate(difference.mean, difference.low, difference.high)
+    gate = Gate.of(config.gate, compared.metric, score, compared.units, names)
+    notes += [*read_ledger(task).findings, *([gate.sentence()] if gate else [])]
+    result = finish_study(against_result(task.name, compared, notes), [], config, folder)
+    return Gated(result, gate).passed() if gate else result
 
 
 def _names(first: str, second: str) -> tuple[str, str]:
@@ -96,13 +107,14 @@ def _names(first: str, second: str) -> tuple[str, str]:
     return (first, second) if names[0] == names[1] else names
 
 
-def _scored(config: EvaluateConfig, task: str) -> Scores | NamedFigures:
-    """Scores by the kind of the model's predictions."""
+def _scored(config: EvaluateConfig, task: str) -> tuple[Scores | NamedFigures, Gate | None]:
+    """Scores by the kind of the model's predictions, and the gate, if there is one."""
     bundle = load_predictor(config.model)
     if isinstance(bundle, Bundle) and bundle.max_answer_tokens:
         return _score_answers(bundle, config, load_answer_task(task))
     if isinstance(bundle, Bundle) and isinstance(bundle.model.head, LMHead):
-        return _read_text(bundle, config, task)
+        check_gate_metric(config.gate, None)
+        return _read_text(bundle, config, task), None
     return _score(bundle, config, *_test_task(config, task, (bundle,)))
 
 
@@ -159,21 +171,21 @@ def _read_text(bundle: Bundle, config: EvaluateConfig, text: str) -> NamedFigure
     return NamedFigures(figures)
 
 
-def _score_answers(bundle: Bundle, config: EvaluateConfig, task: AnswerTask) -> NamedFigures:
+def _score_answers(bundle: Bundle, config: EvaluateConfig, task: AnswerTask) -> tuple[NamedFigures, Gate | None]:
     """Share of the test questions that a model answers exactly."""
     (method,) = _methods(config)
     right = score_test_answers(task, answer_questions(bundle, task.test.questions), method, None)
-    console.print(
-        f"{int(right.sum())} of {len(task.test)} answers are right: {_interval(right, task.test.units)} over test questions"
-    )
+    exact = proportion_in_units(right, task.test.units)
+    console.print(f"{int(right.sum())} of {len(task.test)} answers are right: {percent_interval(*exact)} over test questions")
     for sentence in (*_model_knows(bundle, task), *read_ledger(task).findings):
         console.print(sentence)
-    return NamedFigures(exact_match=float(right.mean()))
+    return NamedFigures(exact_match=exact.value), Gate.of(config.gate, EXACT, exact, task.test.units)
 
 
-def _score(bundle: Bundle | Stack, config: EvaluateConfig, task: Task, left_out: str) -> Scores:
+def _score(bundle: Bundle | Stack, config: EvaluateConfig, task: Task, left_out: str) -> tuple[Scores, Gate | None]:
     """Score a fine-tuned model on the test split of its task, or of another one with the same labels."""
     check_task_type(bundle, task)
+    check_gate_metric(config.gate, task.metric)
     alone, strange = split_off_unknown(bundle, task)
     known, (method,) = as_model_numbers(bundle, alone), _methods(config)
     test = known.test
@@ -182,12 +194,12 @@ def _score(bundle: Bundle | Stack, config: EvaluateConfig, task: Task, left_out:
     scores = scored.scores
     print_table(f"{task.name}, {len(test)} test texts", scores.table(), scores.header)
     if isinstance(scores, ClassificationScores):
-        accuracy, macro_f1 = _interval(scores.predicted == test.labels, test.units), percent(scores.macro_f1)
+        right = proportion_in_units(scores.predicted == test.labels, test.units)
+        accuracy, macro_f1 = percent_interval(*right), percent(scores.macro_f1)
         console.print(f"accuracy {accuracy} over test texts, macro F1 {macro_f1}, log loss {scores.log_loss:.3f} nats")
         console.print(_constant_sentence(scores.accuracy, known))
     else:
-        low, high = percentiles(scored.resampled)
-        console.print(f"{task.metric} {scores.score(task.metric):.4f} ({low:.4f} to {high:.4f} over test texts)")
+        console.print(f"{task.metric} {figure_interval(*scored.interval, digits=4).removesuffix(')')} over test texts)")
     if has_thresholds(task):
         reached = np.asarray(scored.predictions) >= HALF
         none = float(np.mean(~reached.any(axis=1))) if len(reached) else 0.0
@@ -198,7 +210,7 @@ def _score(bundle: Bundle | Stack, config: EvaluateConfig, task: Task, left_out:
     notes += audit(replace(known, train=empty, validation=empty)).dependent
     for sentence in (*filter(None, notes), *_model_knows(bundle, task), *read_ledger(task).findings):
         console.print(sentence)
-    return scores
+    return scores, Gate.of(config.gate, task.metric, scored.interval, test.units)
 
 
 def _constant_sentence(accuracy: float, task: Task) -> str:
@@ -207,11 +219,6 @@ def _constant_sentence(accuracy: float, task: Task) -> str:
     constant = float(counts.max() / counts.sum())
     better = "; the model is no better" if accuracy <= constant else ""
     return f"Always predicting '{task.labels[counts.argmax()]}', their most frequent label, scores {percent(constant)}{better}."
-
-
-def _interval(right: np.ndarray, units: np.ndarray) -> str:
-    """The fraction that is right, with its 95% interval over ``units`` (N,): texts, or what hangs together."""
-    return str(MethodScores.from_texts("", right[None].astype(float), units).over_texts)
 
 
 def _methods(config: EvaluateConfig) -> list[ScoredMethod]:

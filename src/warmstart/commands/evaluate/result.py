@@ -26,7 +26,7 @@ from warmstart.stats.formatting import (
 )
 from warmstart.stats.multiple_testing import holm
 from warmstart.stats.noise import detectable_proportion, texts_to_tell
-from warmstart.stats.proportions import paired_proportions, wilson_interval
+from warmstart.stats.proportions import paired_proportions, proportion_in_units
 
 if TYPE_CHECKING:
     from warmstart.inspection.sentence_scores import PairsMeasured
@@ -216,9 +216,9 @@ def _against_rows(compared: ModelsCompared) -> tuple[list[Sequence[str]], pl.Dat
         return [], pl.DataFrame()
     rows, numbers = list[Sequence[str]](), []
     for name, chosen in compared.parts:
-        right = compared.right[:, chosen].astype(float)
-        shares = [wilson_interval(float(row.mean()), right.shape[1]) for row in right]
-        gap = paired_proportions([right[0]], [right[1]])
+        right, units = compared.right[:, chosen].astype(float), compared.units[chosen]
+        shares = [proportion_in_units(row, units) for row in right]
+        gap = paired_proportions([right[0]], [right[1]], units)
         first, second = (percent_interval(*share) for share in shares)
         rows.append((name, f"{right.shape[1]:,}", first, second, points_interval(gap.mean, gap.low, gap.high)))
         values = (name, right.shape[1], shares[0].value, shares[1].value, gap.mean, gap.low, gap.high)
