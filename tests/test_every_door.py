@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import re
@@ -257,6 +258,7 @@ def test_predictions_stand_beside_all_columns_in_every_format(model: str, tmp_pa
     (tmp_path / "mails.jsonl").write_text(lines_of(rows))
     before = (tmp_path / "mails.jsonl").read_bytes()
     readers = {"csv": pl.read_csv, "tsv": partial(pl.read_csv, separator="\t"), "jsonl": pl.read_ndjson, "xlsx": first_sheet}
+    readers["parquet"] = pl.read_parquet
     for ending, reader in readers.items():
         out = tmp_path / f"out.{ending}"
         assert main(["predict", model, str(tmp_path / "mails.jsonl"), "--out", str(out)]) == 0
@@ -310,8 +312,28 @@ def test_each_text_gets_one_answer(model: str, tmp_path: Path, capsys: pytest.Ca
         assert (len(found), (found[0].get("text") or found[0]["body"]).startswith(first)) == (count, True), name
     pool = [str(tmp_path / name) for name in ("mail.eml", "bodies.csv", "table.txt")]
     assert [len(read_pool([path]).texts) for path in pool] == [1, 24, 24]
-    assert main(["predict", model, "-"]) == 2
     assert len(ws.predict(ws.load(model), [])) == 0
+
+
+@pytest.mark.parametrize("how", ["lines", "csv", "csv.gz", "jsonl", "xlsx"])
+def test_standard_input_is_read_as_a_file_of_what_it_holds(
+    how: str, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe of texts, of a table in any form, or of a packed one; beside other texts, and empty, it is refused."""
+    table = rows_of([(n, text) for n, text in enumerate(TEXTS)], "id", "text")
+    data = {
+        "lines": "".join(f"{text}, please\n" for text in TEXTS).encode(),
+        "csv": table.encode(), "csv.gz": gzip.compress(table.encode()),
+        "jsonl": lines_of([{"id": n, "text": text} for n, text in enumerate(TEXTS)]).encode(),
+        "xlsx": workbook([["id", "text"], *map(list, enumerate(TEXTS))]),
+    }[how]  # fmt: skip
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+    assert main(["predict", model, "--file", "-"] if how == "csv" else ["predict", model, "-", "--out", "-"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["text"].removesuffix(", please") for row in found] == TEXTS
+    assert ("id" in found[0]) == (how != "lines")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    assert [main(["predict", model, *words]) for words in (["-"], ["a text", "-"])] == [2, 2]
 
 
 def test_spellings_of_a_label_are_one_label(tmp_path: Path, said: Any) -> None:

@@ -526,7 +526,9 @@ def test_the_model_keeps_how_sure_it_was_of_texts_left_out(fitted: tuple[Path, F
     assert "Answers alone" not in said, "59 right answers are the fewest that guarantee an error rate of 5%"
     asked = [str(place / "run"), str(place / "texts.csv"), "--target-error", "0.4", "--out", str(place / "sure.csv")]
     assert main(["predict", *asked]) == 0
-    assert polars.read_csv(place / "sure.csv")["label"].is_not_null().sum() >= 30
+    labelled = polars.read_csv(place / "sure.csv")
+    assert labelled["label"].is_not_null().sum() >= 30
+    assert labelled["abstained"].to_list() == labelled["label"].is_null().to_list()
     sure = replace(found, alone=find_threshold(np.linspace(0.5, 1, 200), np.ones(200, dtype=bool), 0.05))
     assert "Answers alone: 100 of 100, with at most 5 of 100 of these wrong (predict --target-error 0.05)." in sure.findings
 

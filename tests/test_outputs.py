@@ -121,9 +121,9 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
 
 def test_a_name_that_promises_another_format_is_refused_before_any_work(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Also where the model does not exist."""
-    for ending in (".xls", ".txt", ".json", ".parquet"):
+    for ending in (".xls", ".txt", ".json", ".arrow"):
         assert main(["predict", "nowhere", "--file", "table.csv", "--out", f"labelled{ending}"]) == 2
-        assert "--out must end in .csv, .tsv, .xlsx, .jsonl, .ndjson" in " ".join(capsys.readouterr().err.split())
+        assert "--out must end in .csv, .tsv, .xlsx, .parquet, .jsonl, .ndjson" in " ".join(capsys.readouterr().err.split())
     assert main(["export", "nowhere", "--to", "page", "--out", "page.csv"]) == 2
     assert "must end in .html" in capsys.readouterr().err
 

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeGuard
 
 import numpy as np
 
 from warmstart.commands.settings import PredictConfig
+from warmstart.data.beside import WRITTEN, TableBeside, beside_row, cell_of, file_of
 from warmstart.data.files import without_compression
 from warmstart.data.read import documents_of, files_as_texts, given_file
 from warmstart.data.source import TABLE_FORMATS, Source
-from warmstart.data.tables import Tables, dialect_of, reading_alike, source_format
+from warmstart.data.tables import Tables, reading_alike, source_format
 from warmstart.data.text_key import is_blank
-from warmstart.data.written import delimited, require_room, workbook
+from warmstart.data.written import require_room
 from warmstart.errors import ConfigError, DataError
 from warmstart.finetuning.calibration import threshold_for
 from warmstart.interop.load import load_predictor
@@ -36,31 +37,46 @@ from warmstart.tasks.shares import share_lines, shares
 from warmstart.tasks.trained_on import known_texts_sentence, reading_of_model, unseen_names
 from warmstart.tasks.unknown import NONE_OF_THESE, drift_sentence, texts_compared, unknown_sentence
 
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
-"""ending of a table -> what stands between its cells"""
-_WORKBOOK = ".xlsx"
+_STARTS = {b"PK\3\4": ".xlsx", b"PAR1": ".parquet", b"\x1f\x8b": ".txt.gz"}
+"""first bytes of standard input that is no text -> the ending of such files"""
+_PLACES = ("file", "row", "text")
+"""columns that say to which text a prediction belongs"""
 _COUNTED = 5
 """labels whose number of texts is said"""
-_LINES = ("", ".jsonl", ".ndjson")
-"""endings of lines of JSON"""
 
 
 def predict(config: PredictConfig) -> list[dict[str, Any]]:
     """The ``predict`` command."""
-    if STANDARD_OUTPUT in config.texts:
-        raise ConfigError(f"'{STANDARD_OUTPUT}' is no text, and texts are not read from standard input; write them into a file")
-    if config.file is None and (file := given_file(config.texts)):
+    if config.file is None and (file := config.texts[0] if config.texts == (STANDARD_OUTPUT,) else given_file(config.texts)):
         config = config.model_copy(update={"file": file, "texts": ()})
+    if STANDARD_OUTPUT in config.texts:
+        raise ConfigError(f"'{STANDARD_OUTPUT}' is no text; given alone, it reads texts or a table from standard input")
+    if config.file != STANDARD_OUTPUT:
+        return _predicted(config)
+    with TemporaryDirectory() as folder:
+        return _predicted(config.model_copy(update={"file": str(_standard_input(Path(folder)))}))
+
+
+def _standard_input(folder: Path) -> Path:
+    """What stands in standard input, as a file whose ending says what it is: a table is known by what it holds."""
+    data = sys.stdin.buffer.read()
+    ending = next((ending for start, ending in _STARTS.items() if data.startswith(start)), ".txt")
+    (file := folder / f"standard-input{ending}").write_bytes(data)
+    return file
+
+
+def _predicted(config: PredictConfig) -> list[dict[str, Any]]:
+    """The predictions for texts or a file, which are written."""
     if out := None if config.out in (None, STANDARD_OUTPUT) else Path(config.out):
         _check_ending(out)
         free_output(out, input_paths(config))
     bundle = load_predictor(config.model)
     source = _source_of(bundle, config, tables := Tables())
-    texts = _inputs_of(bundle, config, source, tables)
+    texts, table = _inputs_of(bundle, config, source, tables), _table(source, tables)
     if config.shares:
-        return _shares(bundle, texts, config, out, _kept(source, tables))
-    if out and out.suffix.lower() == _WORKBOOK:  # before hours of predictions
-        require_room(_kept(source, tables) or [{"text": text} for text in texts], out)
+        return _shares(bundle, texts, config, out, table.frame.fill_nan(None).rows(named=True) if table else [])
+    if out and out.suffix.lower() == ".xlsx":  # before hours of predictions
+        require_room(table.rows() if table else [{"text": text} for text in texts], out)
     if known := known_texts_sentence(bundle, texts, "texts", "what it predicts for them says little about new ones"):
         console.print(known)
     rows = [*(_answers(bundle, texts, config) if _answers_questions(bundle) else _labels(bundle, texts, config))]
@@ -73,10 +89,10 @@ def predict(config: PredictConfig) -> list[dict[str, Any]]:
     if blank := sum(is_blank(text) for text in texts):
         verb = "is blank, and gets" if blank == 1 else "are blank, and get"
         console.print(f"{blank:,} of the {len(texts):,} texts {verb} no label")
-    data = _written(rows, out, config, source, tables)
+    data, blank_rows = _written(rows, out, table, given=len(config.texts))
     if out:
         write_output(out, data)
-        console.print(_written_sentence(rows, out))
+        console.print(_written_sentence(rows, out, blank_rows))
     else:
         sys.stdout.write(for_standard_output(data.decode()))
     return rows
@@ -90,7 +106,7 @@ def _shares(
         names = f"its columns are {', '.join(map(repr, table[0]))}" if table else "the texts are no table"
         raise DataError(f"--by must name a column of the table, but there is no column '{config.by}': {names}")
     counted = shares(model, texts, [row[config.by] for row in table] if config.by else None)
-    data = _file_of(counted.rows, out) if out else b""
+    data = file_of(counted.rows, out) if out else b""
     for line in (f"{counted.sentence}.", *(f"{note}." for note in counted.notes)):
         console.print(line)
     if out:
@@ -101,85 +117,54 @@ def _shares(
     return counted.rows
 
 
-def _file_of(rows: Sequence[dict[str, Any]], out: Path) -> bytes:
-    """Rows of plain values as the ending promises."""
-    if (ending := out.suffix.lower()) == _WORKBOOK:
-        return workbook(rows, out)
-    if ending in _DELIMITERS:
-        return delimited(rows, _DELIMITERS[ending]).encode()
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+def _written(rows: Sequence[dict[str, Any]], out: Path | None, table: TableBeside | None, *, given: int) -> tuple[bytes, int]:
+    """The file of predictions as its ending promises, lines of JSON without an ending, and the number of its blank rows.
+
+    The first texts are ``given``, and the others stand in the table.
+    """
+    if out and WRITTEN.get(out.suffix.lower(), "ndjson") != "ndjson":
+        cells = [*map(_cells, rows)]
+        if table is None or given:
+            return file_of(cells, out), 0
+        return table.written([{name: cell for name, cell in row.items() if name not in _PLACES} for row in cells], out)
+    kept = [dict[str, Any]() for _ in range(given)] + (table.rows() if table else [{}] * (len(rows) - given))
+    new = (
+        {name: value for name, value in row.items() if name != "text" or name not in before}
+        for before, row in zip(kept, rows, strict=True)
+    )
+    return file_of([*map(beside_row, kept, new)], out or Path()), 0
 
 
-def _written(
-    rows: Sequence[dict[str, Any]], out: Path | None, config: PredictConfig, source: Source | None, tables: Tables
-) -> bytes:
-    """The bytes of the file of predictions, as its ending promises; lines of JSON without an ending."""
-    ending = out.suffix.lower() if out else ""
-    if out and ending in (*_DELIMITERS, _WORKBOOK):
-        table = source if not config.texts else None
-        cells = _cells(rows, table, tables)
-        return workbook(cells, out) if ending == _WORKBOOK else _delimited(cells, _DELIMITERS[ending], table)
-    kept = [dict[str, Any]() for _ in config.texts] + (_kept(source, tables) or [{}] * (len(rows) - len(config.texts)))
-    joined = (_beside(before, row, *(["text"] if "text" in before else [])) for before, row in zip(kept, rows, strict=True))
-    return "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in joined).encode()
-
-
-def _written_sentence(rows: Sequence[dict[str, Any]], out: Path) -> str:
+def _written_sentence(rows: Sequence[dict[str, Any]], out: Path, blank_rows: int) -> str:
     """``60 rows: sport 16, tech 9, 3 without a label; written to new.csv``: the commonest labels, where texts have one each."""
     counts = Counter(row["label"] for row in rows if "label" in row)
     none = counts.pop(None, 0)
     named = [f"{label} {count:,}" for label, count in counts.most_common(_COUNTED)]
     named += [f"{len(counts) - _COUNTED} more labels"] * (len(counts) > _COUNTED) + [f"{none:,} without a label"] * (none > 0)
-    return f"{len(rows):,} {'row' if len(rows) == 1 else 'rows'}{': ' if named else ''}{', '.join(named)}; written to {out}"
+    empty = f"; {blank_rows:,} empty {'row stays' if blank_rows == 1 else 'rows stay'} empty" if blank_rows else ""
+    return f"{len(rows):,} {'row' if len(rows) == 1 else 'rows'}{': ' if named else ''}{', '.join(named)}{empty}; written to {out}"
 
 
 def _check_ending(out: Path) -> None:
     """Raise ``ConfigError`` for a file whose name promises what is not written."""
-    if out.suffix.lower() not in (known := (*_DELIMITERS, _WORKBOOK, *_LINES)):
-        raise ConfigError(f"--out must end in {', '.join(filter(None, known))}, but is {out}; a .csv opens in every spreadsheet")
+    if out.suffix.lower() not in ("", *WRITTEN):
+        raise ConfigError(f"--out must end in {', '.join(WRITTEN)}, but is {out}; a .csv opens in every spreadsheet")
 
 
-def _kept(source: Source | None, tables: Tables) -> list[dict[str, Any]]:
-    """The rows of the table that was read, with all their columns; none of what is no table."""
+def _table(source: Source | None, tables: Tables) -> TableBeside | None:
+    """The table that was read; None of what is no table."""
     if source is None or not (file := Path(source.path)).is_file() or source_format(source, file) not in TABLE_FORMATS:
-        return []
-    return tables.read(source, file).frame.fill_nan(None).rows(named=True)
+        return None
+    return TableBeside(source, tables)
 
 
-def _beside(before: dict[str, Any], row: dict[str, Any], *known: str) -> dict[str, Any]:
-    """A prediction behind the columns of its row, under names that these do not have, without what is ``known``."""
-    return before | {_free(name, [*before]): value for name, value in row.items() if name not in known}
-
-
-def _cells(rows: Sequence[dict[str, Any]], source: Source | None, tables: Tables) -> list[dict[str, Any]]:
-    """The values of each row by name, behind the columns of the table that was read."""
-    cells = [dict(_cell(name, value, single="label" in row) for name, value in row.items()) for row in rows]
-    if not (before := _kept(source, tables)):
-        return cells
-    kept = [dict(_cell(*item, single=False) for item in row.items()) for row in before]
-    return [_beside(*both, "row", "text") for both in zip(kept, cells, strict=True)]
-
-
-def _delimited(cells: Sequence[dict[str, Any]], delimiter: str, source: Source | None) -> bytes:
-    """A .csv from a .csv is written as that is: with its delimiter and its mark of order."""
-    mark = ""
-    if source and delimiter == "," and source_format(source, file := Path(source.path)) == "csv":
-        delimiter, mark = dialect_of(source, file)
-    return (mark + delimited(cells, delimiter)).encode()
-
-
-def _free(name: str, taken: Sequence[str]) -> str:
-    """A name that is not taken: also by the predictions of another model."""
-    return _free(f"predicted_{name}", taken) if name in taken else name
-
-
-def _cell(name: str, value: Any, *, single: bool) -> tuple[str, Any]:
-    """A cell of a table: the largest of the probabilities of one label, words with | between, nothing for None."""
-    if single and isinstance(value, dict):
-        return "probability", max(value.values())
-    if isinstance(value, list) and all(isinstance(part, str) for part in value):
-        return name, "|".join(value)
-    return name, json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, dict | list) else value
+def _cells(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of a table: the largest of the probabilities of one label, and nothing for a blank text."""
+    single, blank, cells = "label" in row, is_blank(row["text"]), dict[str, Any]()
+    for name, value in row.items():
+        name, value = ("probability", max(value.values())) if single and isinstance(value, dict) else (name, value)
+        cells[name] = None if blank and name not in _PLACES else cell_of(value)
+    return cells
 
 
 def _answers_questions(bundle: Bundle | Stack) -> TypeGuard[Bundle]:
@@ -213,9 +198,11 @@ def _labels(bundle: Bundle | Stack, texts: Sequence[Any], config: PredictConfig)
     if typicality is not None and (changed := drift_sentence(texts, typicality, texts_compared(bundle))):
         console.print(changed)
     for text, row, confidence, strange in zip(texts, predictions, confidences, unknown.tolist(), strict=True):
-        abstains = is_blank(text) or (threshold is not None and confidence < threshold.threshold)
-        instead = {next(iter(row)): None} if abstains else {"label": NONE_OF_THESE} if strange and config.refuse_unknown else {}
-        yield row | instead | ({} if typicality is None else {"unknown": strange}) | {"text": text}
+        abstains = threshold is not None and confidence < threshold.threshold and not is_blank(text)
+        no_label = abstains or is_blank(text)
+        instead = {next(iter(row)): None} if no_label else {"label": NONE_OF_THESE} if strange and config.refuse_unknown else {}
+        more = ({} if threshold is None else {"abstained": abstains}) | ({} if typicality is None else {"unknown": strange})
+        yield row | instead | more | {"text": text}
 
 
 def _answers(bundle: Bundle, texts: Sequence[str], config: PredictConfig) -> Iterator[dict[str, Any]]:
@@ -228,7 +215,8 @@ def _answers(bundle: Bundle, texts: Sequence[str], config: PredictConfig) -> Ite
     for text, answer, names in zip(texts, answer_questions(bundle, texts), unseen, strict=True):
         answered = not is_blank(text) and (threshold is None or (answer.confidence >= threshold.threshold and not names))
         row: dict[str, Any] = {"answer": answer.text if answered else None, "confidence": round(answer.confidence, 4), "text": text}
-        yield row | ({"unseen_names": names} if names else {})
+        abstained = {} if threshold is None else {"abstained": not answered and not is_blank(text)}
+        yield row | abstained | ({"unseen_names": names} if names else {})
 
 
 def _source_of(bundle: Bundle | Stack, config: PredictConfig, tables: Tables) -> Source | None:

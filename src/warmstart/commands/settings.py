@@ -161,12 +161,12 @@ class PredictConfig(TableFlags):
     only reads like a path is given with a blank behind it"""
     file: FileInput[str | None] = None
     """a file of texts: one per line, or a table with a text column, read with the columns and format of the training table; or a
-    folder of files, each of which is a text"""
+    folder of files, each of which is a text; - reads standard input"""
     second: Advanced[str | None] = None
     """the column of the table that holds the second texts of pairs"""
     out: Effectless[str | None] = None
-    """output file: .csv, .tsv and .xlsx keep the columns of the input; .jsonl and .ndjson are lines of JSON; default: standard
-    output"""
+    """output file: .csv, .tsv, .xlsx and .parquet have the columns of the input, and in its format all else; .jsonl and .ndjson are
+    lines of JSON; default: these, to standard output"""
     top: int = Field(3, gt=0)
     """number of most probable labels to print"""
     target_error: float | None = Field(None, gt=0, lt=1)

@@ -11,8 +11,10 @@ Quotes are read by Python's csv, which says at which line it stops; without any,
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Literal
 
@@ -38,17 +40,70 @@ def read_delimited(text: str, file: Path, form: str, delimiter: str | None = Non
 
     Raises ``DataError`` with the line at which a row has another number of fields, or a quote is not closed.
     """
-    text, above = in_lines(text), ""
-    lines_before = int(_named_delimiter(text) is not None)
-    separator = delimiter or found_delimiter(text, form)
-    text = text.partition("\n")[2] if lines_before else text
-    if header is None and not lines_before and _consistent(text, delimiter or form) is None:
-        above, lines_before, separator = _title(text, delimiter or form) or ("", 0, separator)
-        text = text.split("\n", lines_before)[-1]
+    text = in_lines(text)
+    above, lines_before, separator = _layout(text, form, delimiter, header)
+    text = text.split("\n", lines_before)[-1]
     if (columns := 1 + text.partition("\n")[0].count(separator)) > MOST_COLUMNS:
         raise DataError(f"{file} must have at most {MOST_COLUMNS:,} columns, but has {columns:,}; keep those that you need")
     quoted = '"' in text and (form == "csv" or _written_with_quotes(text, separator))
     return named_columns(_read(text, file, separator, quoted=quoted, lines_before=lines_before), file, header, above)
+
+
+def _layout(text: str, form: str, delimiter: str | None, header: bool | None) -> tuple[str, int, str]:
+    """The first line above a table, the number of such lines (``sep=;`` is one), and the delimiter of the rows below."""
+    named = int(_named_delimiter(text) is not None)
+    title = (
+        _title(text, delimiter or form) if header is None and not named and _consistent(text, delimiter or form) is None else None
+    )
+    return title or ("", named, delimiter or found_delimiter(text, form))
+
+
+@dataclass(frozen=True)
+class DelimitedRows:
+    """The lines of a table as they stand in its file, and its rows: also blank ones, each with the number of its last line."""
+
+    before: str
+    lines: list[str]
+    rows: list[tuple[int, list[str]]]
+    after: str
+    delimiter: str
+    quoted: bool
+    end: str
+    """what ends a line"""
+
+    @property
+    def filled(self) -> list[bool]:
+        """True for each row that is read: one that is not blank, or ``""`` in a table of one column."""
+        return [any(map(str.strip, row)) or (self.quoted and row == [""]) for _, row in self.rows]
+
+    @classmethod
+    def of(cls, text: str, form: str, delimiter: str | None, header: bool | None) -> DelimitedRows:
+        """The rows of a text that ``read_delimited`` has read."""
+        body = in_lines(text)
+        _, above, separator = _layout(body, form, delimiter, header)
+        *titles, rest = body.split("\n", above)
+        at, quoted = max(text.find(body), 0), '"' in rest and (form == "csv" or _written_with_quotes(rest, separator))
+        try:
+            rows = [*_rows(rest, separator, quoted=quoted, blank=True)]
+        except csv.Error:  # quotes that nobody meant as such
+            rows, quoted = [*_rows(rest, separator, quoted=False, blank=True)], False
+        end = "\n" if "\n" in text else "\r"
+        before, after = text[:at] + "".join(title + end for title in titles), text[at + len(body) :]
+        return cls(before, rest.split("\n"), rows, after, separator, quoted, end)
+
+    def beside(self, added: Sequence[Sequence[str] | None]) -> str | None:
+        """The text with fields behind those of each row, as its header is written; None: this table cannot hold such fields."""
+        special, lines = re.compile(f'["\n\r{re.escape(self.delimiter)}]').search, [*self.lines]
+        as_it_is = not self.quoted and any('"' in line for line in lines)  # quotes are ordinary characters there
+        if self.delimiter == NO_DELIMITER or (as_it_is and any(map(special, chain.from_iterable(filter(None, added))))):
+            return None
+        first = next(row for row in self.rows if any(row[1]))
+        every = lines[first[0] - 1].removesuffix("\r") == self.delimiter.join(map(_quoted, first[1]))  # also the header is quoted
+        for (last, _), fields in zip(self.rows, added, strict=True):
+            cells = [_quoted(field) if every or special(field) else field for field in fields or ()]
+            line = lines[last - 1].removesuffix("\r")
+            lines[last - 1] = self.delimiter.join([line, *cells]) + lines[last - 1][len(line) :]
+        return self.before + self.end.join(lines) + self.after
 
 
 def in_lines(text: str) -> str:
@@ -109,15 +164,15 @@ def _title(text: str, form: str) -> tuple[str, int, str] | None:
     return None
 
 
-def _rows(text: str, delimiter: str, *, quoted: bool) -> Iterator[tuple[int, list[str]]]:
-    """The last line of each row and its fields, without blank lines. Raises ``csv.Error``."""
+def _rows(text: str, delimiter: str, *, quoted: bool, blank: bool = False) -> Iterator[tuple[int, list[str]]]:
+    """The last line of each row and its fields; no blank rows, unless these are wanted. Raises ``csv.Error``."""
     lines = text.split("\n")  # only "\n" ends a line: a stray carriage return shifts no label
     if quoted:
         reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter, strict=True)
         # "" alone is a blank text of a table with one column
-        yield from ((reader.line_num, row) for row in reader if any(map(str.strip, row)) or row == [""])
+        yield from ((reader.line_num, row) for row in reader if blank or any(map(str.strip, row)) or row == [""])
     else:
-        filled = ((number, line) for number, line in enumerate(lines, 1) if line.replace(delimiter, "").strip())
+        filled = ((number, line) for number, line in enumerate(lines, 1) if blank or line.replace(delimiter, "").strip())
         yield from ((number, line.removesuffix("\r").split(delimiter)) for number, line in filled)
 
 

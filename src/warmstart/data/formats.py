@@ -150,7 +150,16 @@ def _run_watched(imports: str, code: str, read: Path, most: int, file: Path) -> 
 
 
 def read_xlsx(data: bytes, file: Path, sheet: str | None, header: bool | None = None) -> pl.DataFrame:
-    """One sheet, every column as strings. Raises ``DataError`` if several that are shown hold something and none is named."""
+    """One sheet, every column as strings, without blank rows. Raises ``DataError`` as ``sheet_cells`` does."""
+    _, table = sheet_cells(data, file, sheet)
+    return named_columns(table.filter(~pl.all_horizontal(pl.all().is_null())), file, header)
+
+
+def sheet_cells(data: bytes, file: Path, sheet: str | None) -> tuple[str, pl.DataFrame]:
+    """The name of a sheet and its cells from the first that holds something, as strings.
+
+    Raises ``DataError`` if several that are shown hold something and none is named.
+    """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             if sum(part.file_size for part in archive.infolist()) > most_bytes(file):
@@ -175,34 +184,42 @@ def read_xlsx(data: bytes, file: Path, sheet: str | None, header: bool | None = 
     if sheet is None and len(full) > 1:
         hidden = [page.name for page in full if page is not chosen]
         print_once(f"{file}: the sheet {chosen.name} is read; hidden, and not read: {', '.join(hidden)} (--sheet names another).")
-    table = _filled_down(chosen.to_polars(), merged.get(chosen.name, []), file)
-    return named_columns(table.filter(~pl.all_horizontal(pl.all().is_null())), file, header)
+    return chosen.name, _filled_down(chosen.to_polars(), merged.get(chosen.name, []), file)
 
 
 def _merged_down(archive: zipfile.ZipFile) -> dict[str, list[tuple[int, int, int]]]:
     """Sheet -> (column, first row, last row) of its cells that are merged over several rows, from where what it holds begins."""
-    book, links = (archive.read(f"xl/{name}").decode() for name in ("workbook.xml", "_rels/workbook.xml.rels"))
-    targets = re.findall(r"<Relationship\b[^>]*>", links)
-    parts = {_attribute(link, "Id"): _attribute(link, "Target").removeprefix("/xl/") for link in targets}
     by_sheet = dict[str, list[tuple[int, int, int]]]()
-    for sheet in re.findall(r"<sheet\b[^>]*>", book):
-        text = archive.read(f"xl/{parts[_attribute(sheet, 'r:id')]}").decode()
-        held = [(_column(letters), int(row)) for letters, row in re.findall(r'<c r="([A-Z]+)(\d+)"[^>]*[^/]>', text)]
+    for name, part in sheet_parts(archive).items():
+        text = archive.read(part).decode()
+        held = [(column_number(letters), int(row)) for letters, row in re.findall(r'<c r="([A-Z]+)(\d+)"[^>]*[^/]>', text)]
         merged = re.findall(r'<mergeCell ref="([A-Z]+)(\d+):[A-Z]+(\d+)"', text)
         if held and merged:
             left, top = min(column for column, _ in held), min(row for _, row in held)
             down = [
-                (_column(letters) - left, int(first) - top, int(last) - top) for letters, first, last in merged if first != last
+                (column_number(letters) - left, int(first) - top, int(last) - top)
+                for letters, first, last in merged
+                if first != last
             ]
-            by_sheet[html.unescape(_attribute(sheet, "name"))] = down
+            by_sheet[name] = down
     return by_sheet
+
+
+def sheet_parts(archive: zipfile.ZipFile) -> dict[str, str]:
+    """Name of a sheet -> name of the file in a workbook that holds its cells. Raises ``KeyError`` for another layout."""
+    book, links = (archive.read(f"xl/{name}").decode() for name in ("workbook.xml", "_rels/workbook.xml.rels"))
+    targets = {_attribute(link, "Id"): _attribute(link, "Target") for link in re.findall(r"<Relationship\b[^>]*>", links)}
+    return {
+        html.unescape(_attribute(sheet, "name")): "xl/" + targets[_attribute(sheet, "r:id")].removeprefix("/xl/")
+        for sheet in re.findall(r"<sheet\b[^>]*>", book)
+    }
 
 
 def _attribute(tag: str, name: str) -> str:
     return (re.findall(rf'\s{name}="([^"]*)"', tag) or [""])[0]
 
 
-def _column(letters: str) -> int:
+def column_number(letters: str) -> int:
     """``A`` -> 1, ``AA`` -> 27."""
     return functools.reduce(lambda number, letter: 26 * number + ord(letter) - 64, letters, 0)
 

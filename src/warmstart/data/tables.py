@@ -6,7 +6,6 @@ to read it: a frame has the names of its columns, and gives a column by its name
 
 from __future__ import annotations
 
-import codecs
 import json
 import re
 from collections import Counter
@@ -19,7 +18,7 @@ from typing import Any
 import polars as pl
 
 from warmstart.data.columns import cells_of, holding, is_prose, text_columns
-from warmstart.data.delimited import DELIMITERS, NO_DELIMITER, found_delimiter, in_lines, read_delimited, table_form
+from warmstart.data.delimited import DELIMITERS, read_delimited, table_form
 from warmstart.data.files import COMPRESSED, is_utf8, most_bytes, open_bytes, open_text, too_large, without_compression
 from warmstart.data.formats import parsed, read_fasttext, refuse_export, with_names_of_labels
 from warmstart.data.label_cells import MISSING, as_label, dates_among, listed, names_several, signs_of_none
@@ -311,15 +310,6 @@ def _read_frame(source: Source, file: Path, form: Format) -> pl.DataFrame:
     if form in ("json", "ndjson"):
         refuse_export(text, file, source.label)
     return parsed(data, source, file, form)
-
-
-def dialect_of(source: Source, file: Path) -> tuple[str, str]:
-    """The delimiter of a csv file, and its byte order mark or ""; a file that is not UTF-8 gets one, for spreadsheets need it."""
-    with open_bytes(file) as binary:
-        marked = not is_utf8(file) or binary.read(3) == codecs.BOM_UTF8
-    with open_text(file, source.encoding) as lines:
-        delimiter = delimiter_of(source) or found_delimiter(in_lines(lines.read()), "csv")
-    return "," if delimiter == NO_DELIMITER else delimiter, "\ufeff" if marked else ""
 
 
 def delimiter_of(source: Source) -> str | None:

@@ -6,6 +6,8 @@ import csv
 import io
 import re
 from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,10 @@ from warmstart.errors import DataError
 
 _MOST_ROWS, _MOST_CHARACTERS = 1_048_576, 32_767
 """limits of Excel: rows of a sheet with its header, characters of a cell"""
-_NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d+)?")
+NUMERAL = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d+)?")
 """text that is the same as a number: no 007, and no more digits than a number keeps"""
+_FIRST_YEAR = 1900
+"""of dates that a workbook holds"""
 
 
 def names_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -55,20 +59,25 @@ def workbook(rows: Sequence[Mapping[str, Any]], file: Path) -> bytes:
 
     require_room(rows, file)
     out = io.BytesIO()
-    with xlsxwriter.Workbook(out, {"in_memory": True, "nan_inf_to_errors": True}) as book:
+    with xlsxwriter.Workbook(out, {"in_memory": True, "nan_inf_to_errors": True, "remove_timezone": True}) as book:
         sheet = book.add_worksheet()
+        day, moment = (book.add_format({"num_format": shown}) for shown in ("yyyy-mm-dd", "yyyy-mm-dd hh:mm:ss"))
         sheet.freeze_panes(1, 0)
         for place, name in enumerate(names_of(rows)):
             cells = [row.get(name) for row in rows]
-            numbers = all(_NUMBER.fullmatch(cell) for cell in cells if isinstance(cell, str) and cell)
+            numbers = all(NUMERAL.fullmatch(cell) for cell in cells if isinstance(cell, str) and cell)
             sheet.write_string(0, place, name)
             for line, cell in enumerate(cells, 1):
-                _write(sheet, (line, place), float(cell) if numbers and isinstance(cell, str) and cell else cell)
+                if isinstance(cell, date) and cell.year >= _FIRST_YEAR:
+                    sheet.write_datetime(line, place, cell, moment if isinstance(cell, datetime) else day)
+                else:
+                    _write(sheet, (line, place), float(cell) if numbers and isinstance(cell, str) and cell else cell)
     return out.getvalue()
 
 
 def _write(sheet: Any, place: tuple[int, int], cell: Any) -> None:
     """One cell; nothing for None."""
+    cell = float(cell) if isinstance(cell, Decimal) else cell
     if isinstance(cell, bool):
         sheet.write_boolean(*place, cell)
     elif isinstance(cell, int | float) and abs(cell) < 10**15:
