@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warmstart.errors import ModelError
-from warmstart.experiment.choose import MAJORITY_LABEL, TRANSFER, other_side, place_of_stack
+from warmstart.experiment.choose import BESIDE, MAJORITY_LABEL, TRANSFER, other_side, place_of_stack
 from warmstart.experiment.trial import OutOfFold
 from warmstart.notebook import Shown
 from warmstart.runs.steps import NextStep, TaskPlace, command, label_step, steps_after
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from warmstart.data.audit import Audit
     from warmstart.data.task import Split, Task
+    from warmstart.experiment.beside import OtherColumns
     from warmstart.model.bundle import Bundle
     from warmstart.model.stack import Stack
     from warmstart.stats.abstention import Threshold
@@ -93,6 +94,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     """True if Ctrl-C ended the comparison before all methods had run"""
     late: bool = False
     """True if the time was too short to know ``more``"""
+    columns: OtherColumns | None = None
+    """other columns that were tried beside the texts; None: there are none"""
     tested: Estimate | None = None
     """the task's metric on the test texts that were given"""
     shares: Shares | None = None
@@ -106,10 +109,13 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         return "\n".join([self.counted_texts, self.headline, *others, *(use if self.model else ())])
 
     def predict(self, texts: Sequence[str]) -> list[Any]:
-        """The label of each new text, or its labels; ``ws.predict(result.model, texts)`` gives probabilities, too."""
+        """The label of each new text, or its labels; ``ws.predict(result.model, texts)`` gives probabilities, too.
+
+        ``texts`` are a data frame where the model reads other columns beside the text.
+        """
         from warmstart.tasks.predict import predict
 
-        return [one["labels" if self.several else "label"] for one in predict(self._usable, [*texts])]
+        return [one["labels" if self.several else "label"] for one in predict(self._usable, texts)]
 
     def save(self, folder: str | Path) -> Path:
         """Write the model, which ``ws.load`` and commands that take a model read; returns the folder."""
@@ -147,6 +153,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         A text without another of its label is wrong when it is left out.
         """
         units, metric, favourite = self.left_out.units, metric or self.task.metric, place_of_stack([one.family for one in methods])
+        favourite = next((place for place, one in enumerate(methods) if one.name.endswith(BESIDE)), favourite)
         known = self.task.train.labels
         single = np.empty(0, dtype=np.int64) if self.several else known[~np.isin(known, self.left_out.labels)]
         units = np.append(units, units.max() + 1 + np.arange(len(single)))
@@ -228,6 +235,11 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     def counted_labels(self) -> str:
         """The shares of the labels among the texts without labels; empty where they are not known well."""
         return f"{self.shares.sentence}." if self.promised and self.shares and self.shares.covered else ""
+
+    @property
+    def column_sentences(self) -> tuple[str, ...]:
+        """What other columns of the table add, as complete sentences."""
+        return self.columns.sentences if self.columns and self.learned else ()
 
     @property
     def majority(self) -> tuple[str, float]:
@@ -341,6 +353,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         """Sentence about the time or the metric -> the flag that changes it."""
         flags = dict.fromkeys((self.misleads, self.unrecognised), "--metric macro_f1 chooses by the mean over labels")
         flags |= {} if self.interrupted and self.missing else {self.no_time: "--minutes gives more"}
+        flags |= {self.columns.away: f"--columns {self.columns.leaky[0][0]} reads it"} if self.columns and self.columns.away else {}
         return {sentence: flag for sentence, flag in flags.items() if sentence}
 
     def verdict(self, folder: Path | None = None, place: TaskPlace | None = None) -> Verdict:
@@ -355,7 +368,18 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             rows,
             len(self.candidates) - len(rows),
             tuple(
-                filter(None, [*self.label_sentences, self.unclear, self.answers_alone, self.how, self.counted_labels, self.no_time])
+                filter(
+                    None,
+                    [
+                        *self.label_sentences,
+                        *self.column_sentences,
+                        self.unclear,
+                        self.answers_alone,
+                        self.how,
+                        self.counted_labels,
+                        self.no_time,
+                    ],
+                )
             ),
             mistakes,
             fails,
@@ -367,7 +391,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     @property
     def findings(self) -> list[str]:
         """The result in a few sentences."""
-        sentences = [self.headline, *filter(None, [self.how]), *self.label_sentences]
+        sentences = [self.headline, *filter(None, [self.how]), *self.label_sentences, *self.column_sentences]
         if self.learned and self.rival:
             has = score_words(self.task.metric, self.alone_scores[self.rival.name].expected.value)
             sentences += [f"{sentence_case(self._role_of_rival)}: {self.rival.name}, {has}.", *filter(None, [self.unclear])]
@@ -481,6 +505,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             "more_labels": {"labels": self.more[0], **self.more[1]._asdict()} if self.more else None,
             "test": self.tested._asdict() if self.tested else None,
             "shares": self.shares.rows if self.shares else None,
+            "columns": self.columns.to_dict() if self.columns else None,
             "majority": {"label": self.majority[0], "share": self.majority[1]},
             "methods": [
                 {"method": one.name, "family": one.family, "score": one.score, "gain": one.gain, "seconds": one.seconds}

@@ -77,8 +77,10 @@ def _of_stack(stack: Stack) -> list[str]:
         markdown_table(("folder in members/", "method", "kind", "temperature", "weight"), rows),
         *([WORDS_KEPT] if any(isinstance(getattr(member.model, "rows", None), WordRows) for member in stack.members) else []),
         *([_label_names(stack.labels)] if stack.labels else []),
+        *([f"Beside the text it reads the columns {', '.join(map(code, stack.beside.names))} of a table."] if stack.beside else []),
         "## Use",
-        '```sh\nwarmstart doctor FOLDER\nwarmstart predict FOLDER "a text"\nwarmstart export FOLDER --to onnx --out EXPORTED\n```',
+        f"```sh\nwarmstart doctor FOLDER\nwarmstart predict FOLDER {'TABLE' if stack.beside else '"a text"'}\n"
+        "warmstart export FOLDER --to onnx --out EXPORTED\n```",
     ]
 
 
