@@ -26,7 +26,7 @@ from warmstart.stats.formatting import of_100
 from warmstart.stats.selected import LEAD
 
 FEWEST_TEXTS = 40
-"""labelled texts below which other columns are not tried"""
+"""independent texts below which other columns are not tried"""
 HALF_WAY = 0.5
 """a column may give the label away if it alone is right on more than the texts, and on this share of what the commonest label
 misses"""
@@ -62,8 +62,7 @@ class OtherColumns:
         if self.model:
             names = self.model.names
             verb = f"add{'s' if len(names) == 1 else ''}"
-            points = f"{verb} {of_100(self.gain)} of 100" if round(100 * self.gain) > 0 else f"{verb} to its confidence"
-            found = [f"Beside the text, {_listed(names)} {points}."]
+            found = [f"Beside the text, {_listed(names)} {verb} {of_100(self.gain)} of 100."]
         elif self.tried:
             found = [f"Other columns ({_listed(self.tried)}) add nothing beside the text and are not read."]
         return (*found, *filter(None, [self.away]))
@@ -91,7 +90,7 @@ def try_columns(split: Split, answers: np.ndarray, text: Calibration, named: Seq
     other columns, or are few.
     """
     rows = [row for row in split.texts if isinstance(row, RowText)]
-    if len(rows) < max(len(split), FEWEST_TEXTS):
+    if len(rows) < len(split) or len(np.unique(split.units)) < FEWEST_TEXTS:
         return None
     answers = apply_temperature(answers, text.temperature, split.labels.ndim == 2)
     forms = column_forms(rows, named or [*rows[0].cells])
@@ -102,14 +101,12 @@ def try_columns(split: Split, answers: np.ndarray, text: Calibration, named: Seq
     found = OtherColumns(tuple(form.name for form in forms), tuple((form.name, share) for form, share in leaky))
     if not forms:
         return found if leaky else None
-    first = _tried(forms, rows, answers, split, text)
-    if not first.gains:
-        return found
-    needed = first.needed()
-    kept = _tried(needed, rows, answers, split, text) if 0 < len(needed) < len(forms) else first
-    if not kept.gains:
-        kept = first
+    kept = _tried(forms, rows, answers, split, text)
+    if kept.gains and 0 < len(needed := kept.needed()) < len(forms):
+        kept = _tried(needed, rows, answers, split, text)
     gain = float((_right(kept.staged[kept.best], split.labels, text) - right).mean())
+    if not kept.gains or gain <= 0:
+        return found
     model = boosted(kept.forms, kept.cells, answers, split.labels, text)
     model = model.model_copy(update={"rounds": model.rounds[: kept.best]})
     return replace(found, gain=gain, answers=kept.staged[kept.best], model=model)

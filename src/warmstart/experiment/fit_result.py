@@ -239,7 +239,9 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     @property
     def column_sentences(self) -> tuple[str, ...]:
         """What other columns of the table add, as complete sentences."""
-        return self.columns.sentences if self.columns and self.learned else ()
+        if not self.columns or not self.learned:
+            return ()
+        return self.columns.sentences if self.promised else tuple(filter(None, [self.columns.away]))
 
     @property
     def majority(self) -> tuple[str, float]:

@@ -72,10 +72,12 @@ def load_text_model(path: str | Path, where: str) -> Bundle | Stack:
 
 def text_alone(stack: Stack, where: str) -> Stack:
     """The stack as it answers to texts alone, with a line about it if it reads other columns, too."""
-    from warmstart.system.console import print_once
+    from warmstart.system.console import console
 
     if stack.beside:
-        print_once(f"{where} reads the text alone, without {', '.join(stack.beside.names)}; predict and evaluate read these, too.")
+        console.print(
+            f"{where} reads the text alone, without {', '.join(stack.beside.names)}; predict and evaluate read these, too."
+        )
     return stack.text_alone
 
 
