@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 
 from warmstart.data.cells import ColumnForm
-from warmstart.model.beside import LEAF, BesideText, BoostedTree, joined_rows
+from warmstart.model.beside import LEAF, LEAST, BesideText, BoostedTree, joined_rows
 from warmstart.model.bundle import Calibration
 
-ROUNDS, FEWEST_ROUNDS, MOST_TREES = 60, 15, 1200
+_ROUNDS, _FEWEST_ROUNDS, _MOST_TREES = 60, 15, 1200
 """rounds of boosting, each with a tree for every label; fewer with many labels"""
-RATE, DEPTH, LEAST_ROWS, SHARE, MOST_NUMBERS = 0.1, 2, 5, 0.5, 12
+_RATE, _DEPTH, _LEAST_ROWS, _SHARE, _MOST_NUMBERS = 0.1, 2, 5, 0.5, 12
 """the part of each tree that counts, its depth, the rows of a leaf; the share of rows of a tree, and of numbers that a split looks
 at, and the most of these"""
-MOST_ROWS = 5000
+_MOST_ROWS = 5000
 """rows that learn, a random sample of more"""
-_LEAST = 1e-6
-"""smallest answer from which boosting begins"""
+_MOST_STEP = 2.0
+"""largest change of a sum by one leaf"""
 
 
 class _Answers:
@@ -48,7 +48,7 @@ def boosted(
 
     ``text`` is the calibration of the answers. A label that no row has, or that all have, gets no tree.
     """
-    kept = np.random.default_rng(0).permutation(len(cells))[:MOST_ROWS]
+    kept = np.random.default_rng(0).permutation(len(cells))[:_MOST_ROWS]
     rows, answers, labels = joined_rows(cells, answers)[kept], answers[kept], labels[kept]
     if several := labels.ndim == 2:
         by_label = [
@@ -66,15 +66,15 @@ def _rounds(rows: np.ndarray, answers: np.ndarray, labels: np.ndarray, only: int
     from sklearn.ensemble import GradientBoostingClassifier
 
     present = np.unique(labels)
-    begin = np.maximum(answers[:, present], _LEAST)
+    begin = np.clip(answers[:, present], LEAST, 1 - LEAST)
     model = GradientBoostingClassifier(
         init=_Answers(begin / begin.sum(axis=1, keepdims=True)),
-        n_estimators=min(ROUNDS, max(FEWEST_ROUNDS, MOST_TREES // len(present))),
-        learning_rate=RATE,
-        max_depth=DEPTH,
-        min_samples_leaf=min(LEAST_ROWS, max(1, len(rows) // 10)),
-        subsample=SHARE,
-        max_features=min(MOST_NUMBERS, max(1, round(SHARE * rows.shape[1]))),
+        n_estimators=min(_ROUNDS, max(_FEWEST_ROUNDS, _MOST_TREES // len(present))),
+        learning_rate=_RATE,
+        max_depth=_DEPTH,
+        min_samples_leaf=min(_LEAST_ROWS, max(1, len(rows) // 10)),
+        subsample=_SHARE,
+        max_features=min(_MOST_NUMBERS, max(1, round(_SHARE * rows.shape[1]))),
         random_state=0,
     ).fit(rows, labels)
     numbers = present if len(present) > 2 else present[1:]
@@ -93,5 +93,5 @@ def _tree(tree: Any, label: int) -> BoostedTree:
         threshold=tuple(np.where(leaf, 0.0, tree.threshold).tolist()),
         left=tuple(np.where(leaf, 0, tree.children_left).tolist()),
         right=tuple(np.where(leaf, 0, tree.children_right).tolist()),
-        value=tuple((RATE * tree.value[:, 0, 0]).tolist()),
+        value=tuple(np.clip(_RATE * tree.value[:, 0, 0], -_MOST_STEP, _MOST_STEP).tolist()),
     )

@@ -30,7 +30,7 @@ FEWEST_TEXTS = 40
 HALF_WAY = 0.5
 """a column may give the label away if it alone is right on more than the texts, and on this share of what the commonest label
 misses"""
-NAMED = 3
+_NAMED = 3
 """columns that a sentence names"""
 _LEAST = 1e-6
 
@@ -79,7 +79,7 @@ class OtherColumns:
 
 def _listed(names: Sequence[str]) -> str:
     """Names as a person lists them: the first ones, and the number of others."""
-    shown = [*names[:NAMED], *([f"{len(names) - NAMED} more"] * (len(names) > NAMED))]
+    shown = [*names[:_NAMED], *([f"{len(names) - _NAMED} more"] * (len(names) > _NAMED))]
     return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from warmstart.errors import ModelError
 from warmstart.experiment.choose import BESIDE, MAJORITY_LABEL, TRANSFER, other_side, place_of_stack
+from warmstart.experiment.label_findings import never_recognised, rows_of_labels, unseen_labels
 from warmstart.experiment.trial import OutOfFold
 from warmstart.notebook import Shown
 from warmstart.runs.steps import NextStep, TaskPlace, command, label_step, steps_after
@@ -34,9 +35,8 @@ from warmstart.runs.verdict import (
 )
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import MethodScores
-from warmstart.stats.formatting import first_of, of_100, percent_value, sentence_case
+from warmstart.stats.formatting import first_of, of_100, sentence_case
 from warmstart.stats.intervals import Estimate
-from warmstart.stats.proportions import unseen_label_share
 from warmstart.stats.scores import given_and_found, without_label
 from warmstart.stats.selected import SelectedScore, selected_accuracy, selected_f1, worse_out_of_fold
 
@@ -53,15 +53,11 @@ if TYPE_CHECKING:
 
 FROZEN_FOLDS = 20
 """folds of methods that fit in milliseconds: a model that predicts a text left out has learned from nearly all others"""
-SHOWN_MISSING = NAMED_RARE = 4
+SHOWN_MISSING = 4
 ONE_SIDED, NEARLY_ONE_SIDED = 0.8, 0.6
 """the share of the most frequent label from which accuracy misleads; from the second on if the model is hardly better than it"""
-KNOWN_WELL = 5
-"""texts of a label from which it is said that none of them is recognised"""
 FEW_UNLABELLED = 5
 """texts without labels below which nothing is learned from them"""
-MANY_UNSEEN = 0.03
-"""share of new texts whose label no labelled text has, from which it is said"""
 
 
 def least_unlabelled(task: Task) -> int:
@@ -416,18 +412,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def unseen(self) -> str:
-        """The share of new texts whose label no labelled text has, or labels with too few texts; empty if they are few."""
-        if self.several:
-            rare = [name for name, count in zip(self.task.labels, self.left_out.labels.sum(axis=0), strict=True) if count < 2]
-            few = f"Fewer than two texts have {first_of(rare, NAMED_RARE, 'others')}: too few to learn from; label more."
-            return few if rare else ""
-        share = unseen_label_share(self.task.train.labels, self.task.train.units)
-        if share < MANY_UNSEEN or round(share * len(np.unique(self.task.train.units))) < 2:  # one may be chance
-            return ""
-        about = f"About {of_100(share)} of 100 new texts have a label that none of your texts has"
-        if not self.task.label_descriptions:
-            return f"{about}; label more."
-        return f"{about}; methods that read label names know some of them, so the score may be too low. Label more."
+        """See ``unseen_labels``."""
+        return unseen_labels(self.task, self.left_out)
 
     @property
     def misleads(self) -> str:
@@ -444,13 +430,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         """A frequent enough label that the chosen method never recognises, where accuracy chose it."""
         if not self.learned or self.task.metric != ACCURACY or self.misleads:
             return ""
-        counts = np.bincount(self.left_out.labels, minlength=len(self.task.labels))
-        right = np.bincount(self.left_out.labels, self.best.right, minlength=len(self.task.labels))
-        never = [name for name, one, count in zip(self.task.labels, right, counts, strict=True) if count >= KNOWN_WELL and not one]
-        if not never:
-            return ""
-        named = " and ".join(f'"{name}"' for name in never[:2]) + (f" and {len(never) - 2} others" if len(never) > 2 else "")
-        return f"Of the texts with {named} none is recognised."
+        return never_recognised(self.left_out.labels, self.best.right, self.task.labels)
 
     @cached_property
     def failures(self) -> tuple[tuple[Mistake, ...], tuple[str, ...]]:
@@ -463,17 +443,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         return failures_of_several(self.left_out, best.predicted, best.probabilities, self.task.labels), (weakest,)
 
     def label_rows(self) -> list[tuple[str, str, str, str]]:
-        """Rows of labels, the weakest first: how often each is found when its texts are left out, and the label taken for it."""
-        truth, given, rows = self._held, self.best.predicted, []
-        for i in np.flatnonzero(truth.any(axis=0)).tolist():
-            mine, hits, times = truth[:, i] > 0, float((truth[:, i] * given[:, i]).sum()), float(given[:, i].sum())
-            others = Counter(given[mine].argmax(axis=1)[given[mine, i] == 0].tolist()).most_common(1)
-            last = f"{self.task.labels[others[0][0]]} ({others[0][1]})" if others else "-"
-            if self.several:
-                last = percent_value(hits / times) if times else "-"
-            found = hits / int(mine.sum())
-            rows.append((found, (self.task.labels[i], f"{int(mine.sum()):,}", percent_value(found), last)))
-        return [row for _, row in sorted(rows, key=lambda row: row[0])]
+        """See ``rows_of_labels``."""
+        return rows_of_labels(self._held, self.best.predicted, self.task.labels, several=self.several)
 
     def steps(self, folder: Path | None, place: TaskPlace | None) -> tuple[NextStep, ...]:
         """The next steps; without labels that are still to be given, and without a model, the same fit with more of them."""

@@ -19,7 +19,8 @@ LEAF = -1
 """the number of the column at a leaf, which splits no more"""
 DEEPEST = 8
 """most splits on the way to a leaf"""
-_LEAST = 1e-12
+LEAST = 1e-4
+"""smallest probability from which boosting begins: nearer to none, the steps of its leaves have no bound"""
 
 
 class BoostedTree(Config):
@@ -99,7 +100,7 @@ def joined_rows(cells: np.ndarray, answers: np.ndarray) -> np.ndarray:
 
 def _start(answers: np.ndarray, *, several: bool) -> np.ndarray:
     """(N, C) sums from which boosting begins: those of which ``answers`` are the probabilities."""
-    kept = np.clip(answers, _LEAST, 1 - _LEAST)
+    kept = np.clip(answers, LEAST, 1 - LEAST)
     return np.log(kept) - np.log1p(-kept) if several else np.log(kept)
 
 
