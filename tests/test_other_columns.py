@@ -258,7 +258,7 @@ def test_where_there_is_a_text_alone_the_model_says_what_it_leaves_out(
     folder, _, model = fitted
     served = ServedModel.of(model, "tickets")
     assert ws.predict(served.model, ["bring the pot"])[0]["label"] == "tea"
-    assert "without price" in with_columns_left_out(Verdict("", "", 1, ""), served.model).mind[0]
+    assert "without price" in with_columns_left_out(Verdict("", "", 1, ""), served.model).use[0]
     capsys.readouterr()
     export_model(ExportConfig(model=str(folder / "run"), to="page", out=str(tmp_path / "page.html")))
     assert "without price" in capsys.readouterr().err

@@ -379,7 +379,7 @@ def with_columns_left_out(verdict: Verdict, model: Bundle | Stack) -> Verdict:
         return verdict
     names = first_of(model.without, 3, "others")
     note = f"Here the text alone is read, without {names}; `warmstart predict` reads a table with them, and is right more often."
-    return replace(verdict, mind=(note, *verdict.mind))
+    return replace(verdict, use=(note, *verdict.use))
 
 
 def accuracy_of(model: Bundle | Stack, path: str) -> str:

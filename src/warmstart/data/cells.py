@@ -31,6 +31,8 @@ MOST_DIFFERENT = 0.3
 """share of different values among the rows, above which words are names or texts, not categories"""
 UNREADABLE = 0.05
 """share of cells that are no number, or no date, from which a column is none of numbers, or of dates"""
+_LOOKED_AT = 5000
+"""rows by which the columns are known"""
 _DATE_FORMS = ("%d.%m.%Y", "%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M:%S", "%Y/%m/%d")
 """forms of dates beside those of ISO 8601; 03/04/2026 is a day in April or in March, and is not read"""
 
@@ -71,8 +73,8 @@ class ColumnForm(Config):
 
 def other_columns(frame: pl.DataFrame, taken: Sequence[str]) -> tuple[str, ...]:
     """The columns, but those that are ``taken``, which hold numbers, dates or categories; no texts, names and lists."""
-    free = [name for name in frame.columns if name not in taken]
-    return tuple(name for name in free if _form(name, _strings(frame[name])) is not None)
+    first = frame.head(_LOOKED_AT)
+    return tuple(name for name in first.columns if name not in taken and _form(name, _strings(first[name])) is not None)
 
 
 def column_forms(rows: Sequence[RowText], names: Sequence[str]) -> tuple[ColumnForm, ...]:
