@@ -338,6 +338,7 @@ TABLES = (
         needs=("minilm",),
         minutes=10,
     ),
+    Table("columns", ("results/other.md",), ("python -m benchmarks.columns",), timing, minutes=15),
     Table("shares", ("results/other.md",), ("python -m benchmarks.shares",), timing, minutes=10),
     *SIMULATIONS,
     Table("page", ("results/page.md",), ("python -m benchmarks.page",), timing, minutes=6),

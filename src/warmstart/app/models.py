@@ -27,7 +27,7 @@ from warmstart.generation.ngram_counts import NgramCounts
 from warmstart.heads.embedding import EmbeddingHead
 from warmstart.heads.head import TaskHead
 from warmstart.inspection.explanations import check_explainable
-from warmstart.interop.load import load
+from warmstart.interop.load import load, text_alone
 from warmstart.model.bundle import Bundle
 from warmstart.model.card import card
 from warmstart.model.fitted import FittedBaseline
@@ -40,7 +40,7 @@ from warmstart.model.stack_checks import examine
 from warmstart.runs.verdict import ACCURACY, Verdict, read_verdict
 from warmstart.stats.abstention import Threshold
 from warmstart.stats.calibration import expected_calibration_error, perfect_calibration_error
-from warmstart.stats.formatting import model_name, of_100
+from warmstart.stats.formatting import first_of, model_name, of_100
 from warmstart.stats.proportions import wilson_interval
 from warmstart.system.console import console
 from warmstart.system.products import Linear
@@ -82,7 +82,11 @@ class ServedModel:
 
     @classmethod
     def of(cls, model: Bundle | Stack, name: str, path: str = "", tasks: Sequence[Task] = ()) -> ServedModel:
-        """A model in memory, made ready, with the first of the tasks whose texts it can have learned."""
+        """A model in memory, made ready, with the first of the tasks whose texts it can have learned.
+
+        Of one that reads other columns beside the text, only its answers to texts are served.
+        """
+        model = model if isinstance(model, Bundle) else text_alone(model, "The page")
         for bundle in model.networks if isinstance(model, Stack) else (model,):
             bundle.model.eval()
         if isinstance(model, Bundle):
@@ -292,6 +296,7 @@ class ServedModels:
     def verdict(self) -> Verdict | None:
         """The first screen of the only model that is served; None of several, or where none was kept beside it."""
         screen = read_verdict(Path(next(iter(self)).path)) if len(self._models) == 1 else None
+        screen = with_columns_left_out(screen, next(iter(self)).model) if screen else None
         return screen if screen and any(step.name == "try" for step in screen.steps) else None
 
     def get(self, name: str | None) -> ServedModel | None:
@@ -366,6 +371,15 @@ def evidence_of(model: Bundle | Stack, path: str) -> dict[str, Any]:
         "audit": None if findings is None else [finding.to_dict() for finding in findings],
         "calibration": calibration_of(held_out_of(model)),
     }
+
+
+def with_columns_left_out(verdict: Verdict, model: Bundle | Stack) -> Verdict:
+    """The verdict with a sentence on other columns that are not read where there are texts alone."""
+    if isinstance(model, Bundle) or not model.without:
+        return verdict
+    names = first_of(model.without, 3, "others")
+    note = f"Here the text alone is read, without {names}; `warmstart predict` reads a table with them, and is right more often."
+    return replace(verdict, use=(note, *verdict.use))
 
 
 def accuracy_of(model: Bundle | Stack, path: str) -> str:

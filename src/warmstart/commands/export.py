@@ -19,7 +19,7 @@ from warmstart.errors import ConfigError, DataError
 from warmstart.interop.convert import from_huggingface
 from warmstart.interop.export import embedding_bundle, output_difference, to_huggingface
 from warmstart.interop.families import FAMILIES
-from warmstart.interop.load import load_predictor
+from warmstart.interop.load import load_text_model
 from warmstart.interop.onnx import GRAPH, INT8_GRAPH, OnnxModel, relative_difference, stack_to_onnx, to_onnx
 from warmstart.model.bundle import Bundle
 from warmstart.model.stack import Stack
@@ -58,7 +58,7 @@ def export_model(config: ExportConfig) -> Path:
         raise ConfigError(f"--int8 and --task need --to onnx, but --to is {config.to}; remove them")
     if config.to == "page":
         return _export_page(config)
-    place, bundle = config.folder, load_predictor(config.model)
+    place, bundle = config.folder, load_text_model(config.model, "The export")
     if isinstance(bundle, Stack):
         return _export_stack(bundle, config)
     if config.to == "onnx":
@@ -81,7 +81,7 @@ def _export_page(config: ExportConfig) -> Path:
     file = free_output(config.out or f"{name}.html")
     if file.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"a page is HTML, so --out must end in .html, but is {file}; name another file")
-    model = load_predictor(config.model)
+    model = load_text_model(config.model, "The page")
     gap = write_model_page(model, config.model, name, file)
     console.print(
         f"{file}: {file_size(file.stat().st_size)}, open it in any browser; read back, its rounded weights change outputs by "

@@ -105,6 +105,8 @@ class Source(Config):
     """the column of the label, the number, the tags or the answer"""
     group: str | None = None
     """the column that says which texts belong together, such as those of a document or an author"""
+    columns: tuple[str, ...] = ()
+    """other columns that are read beside the text: numbers, categories, dates"""
     unlabelled_as: str | None = None
     """values that stand for no label, with commas between; default: blank, nan, null, n/a, ? and their like, -1 (it is printed)"""
     separator: str = Field("|", min_length=1)

@@ -17,6 +17,7 @@ from typing import Any
 
 import polars as pl
 
+from warmstart.data.cells import RowText
 from warmstart.data.columns import cells_of, holding, is_prose, text_columns
 from warmstart.data.delimited import DELIMITERS, read_delimited, table_form
 from warmstart.data.files import COMPRESSED, is_utf8, most_bytes, open_bytes, open_text, too_large, without_compression
@@ -24,10 +25,11 @@ from warmstart.data.formats import parsed, read_fasttext, refuse_export, with_na
 from warmstart.data.label_cells import MISSING, as_label, dates_among, listed, names_several, signs_of_none
 from warmstart.data.source import ENDINGS, PROSE, TABLE_FORMATS, Format, Source
 from warmstart.errors import DataError, suggest
+from warmstart.stats.formatting import first_of
 from warmstart.system.console import print_once
 from warmstart.system.storage import atomic_file
 
-ALIKE = ("encoding", "delimiter", "header", "sheet", "text", "second", "pieces")
+ALIKE = ("encoding", "delimiter", "header", "sheet", "text", "second", "columns", "pieces")
 """settings of a ``Source`` that also hold for the next file of the same kind"""
 _LOOKED_AT = 500
 _MAYBE_GARBLED = re.compile(
@@ -39,7 +41,7 @@ _MOST_WITHOUT = 0.5
 
 def reading_of(source: Source) -> dict[str, Any]:
     """Settings of a source that are not their defaults and also hold for the next file of the same kind."""
-    values = source.model_dump(include={*ALIKE}, exclude_defaults=True)
+    values = source.model_dump(include={*ALIKE} - {"columns"}, exclude_defaults=True)  # a model says which columns it reads
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
@@ -155,6 +157,7 @@ class TextTable:
             texts = zip(*map(self.strings, parts), strict=True)
             return pl.Series(["\n".join(filter(None, text)) for text in texts], dtype=pl.String)
         how = f"--{key}-column (in a manifest '{key}: …')" if key in ("text", "label", "group") else f"'{key}: …' in a manifest"
+        how = "--columns" if key == "columns" else how
         raise DataError(
             f"{self.file} has no column '{name}'; {suggest(name, self.frame.columns)}; name the column to read with {how}"
         )
@@ -200,9 +203,17 @@ class TextTable:
         return name
 
     def inputs(self, source: Source) -> list[Any]:
-        """The texts; or pairs of them, if the source names a second column."""
+        """The texts, with the cells of other columns that the source names; or pairs, if it names a second column."""
         texts = self.strings(self.text_name(source))
-        return texts if source.second is None else [*zip(texts, self.strings(source.second, "second"), strict=True)]
+        if source.second is not None:
+            return [*zip(texts, self.strings(source.second, "second"), strict=True)]
+        if lacking := [name for name in source.columns if name not in self.frame.columns]:
+            known = ", ".join(self.frame.columns)
+            raise DataError(
+                f"{self.file} must have the columns that are read beside the text, but lacks {first_of(lacking, 5)}; it has {known}"
+            )
+        rows = self.frame.select(source.columns).rows(named=True) if source.columns else ()
+        return [*map(RowText, texts, rows)] if source.columns else texts
 
     def labels(self, source: Source) -> list[str]:
         """The column of labels."""

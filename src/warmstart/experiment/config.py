@@ -232,6 +232,11 @@ class FitConfig(LabelledTableFlags):
     random_sample: bool = False
     """the labelled texts are a random sample, so that their frequencies of labels hold for new texts; default: every label is as
     likely before a text is read"""
+    columns: tuple[str, ...] = ()
+    """other columns of the table that are read beside the text, such as price country; default: all of numbers, categories or
+    dates that help, but none that gives the label away"""
+    no_columns: bool = False
+    """read the text alone"""
     minutes: float = Field(3, gt=0)
     """time limit in minutes, approximate"""
     encoders: FileInput[tuple[str, ...]] = ()

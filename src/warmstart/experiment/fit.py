@@ -18,19 +18,22 @@ import numpy as np
 
 from warmstart.baselines.vectors import VECTOR_POOL_LIMIT
 from warmstart.config import Config
-from warmstart.data.budget import FOLDS
+from warmstart.data.budget import FOLDS, LabelBudget
+from warmstart.data.cells import RowText
 from warmstart.data.pool import task_pool
 from warmstart.data.scorings import ScoringRun
 from warmstart.data.splits import NO_TEXTS
 from warmstart.data.task import Split, Task
 from warmstart.data.text_key import key_hash, key_of, text_hashes_wanted
 from warmstart.errors import DataError
+from warmstart.experiment.beside import OtherColumns, try_columns
+from warmstart.experiment.choose import BESIDE
 from warmstart.experiment.config import FEW_LABELS, RaceConfig, duration_seconds
 from warmstart.experiment.execution import baseline_within
 from warmstart.experiment.fit_result import FROZEN_FOLDS, FitResult, least_unlabelled
 from warmstart.experiment.inputs import trial_budget
 from warmstart.experiment.methods import reads_pool, stack_of
-from warmstart.experiment.refit import Refit, refit
+from warmstart.experiment.refit import refit
 from warmstart.experiment.stack import combine, trials_of_seed
 from warmstart.experiment.store import TrialPredictions, read_predictions
 from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
@@ -38,7 +41,7 @@ from warmstart.experiment.trial import Limits, Method, OutOfFold, SweepRuns, Tri
 from warmstart.finetuning.calibration import confidence_and_correct, fitted_calibration, threshold_from
 from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.model.bundle import MOST_LEFT_OUT, Bundle, Calibration, LeftOutAnswers
-from warmstart.model.stack import Stack
+from warmstart.model.stack import Member, Stack
 from warmstart.runs.verdict import ACCURACY, score_words
 from warmstart.seeding import rng
 from warmstart.stats.calibration import apply_temperature
@@ -54,6 +57,7 @@ from warmstart.tasks.scoring import score_test
 from warmstart.tasks.shares import Shares, shares
 from warmstart.tasks.thresholds import (
     at_thresholds,
+    chosen_thresholds,
     has_thresholds,
     left_out_at_thresholds,
     scores_left_out,
@@ -82,12 +86,20 @@ MOST_COUNTED = 1000
 """texts without labels of which the labels are counted: with more, an interval from 100 labels would be 5% narrower at most"""
 
 
-def fit_task(task: Task, config: RaceConfig, command: Config | None = None, *, random_sample: bool = False) -> FitResult:
+def fit_task(
+    task: Task,
+    config: RaceConfig,
+    command: Config | None = None,
+    *,
+    random_sample: bool = False,
+    columns: Sequence[str] = (),
+) -> FitResult:
     """Compare the methods of ``config`` within the labels of a task and fit the best; its ``model`` is not saved.
 
     All texts of the task's training split learn; its test split, which may be empty, is scored once. The folder of the run keeps
     the settings of ``command``, if they are given. If the texts are a ``random_sample``, methods learn how frequent classes are,
-    too. Ctrl-C ends the comparison, and the best so far is fitted. Raises ``DataError`` for labels of which no method can learn.
+    too. Other ``columns`` that come with the texts are read if they are named, or if none are and they help. Ctrl-C ends the
+    comparison, and the best so far is fitted. Raises ``DataError`` for labels of which no method can learn.
     """
     check_labels(task)
     several = has_thresholds(task)
@@ -119,8 +131,12 @@ def fit_task(task: Task, config: RaceConfig, command: Config | None = None, *, r
         more, late = None, True
     console.print(f"fitting {method.name} to all labels")
     done = refit(method, runs, sweep.context)
-    held_out = _held_out(done, sweep, runs, random_sample)
-    model = replace(done.model, calibration=held_out)
+    budget = trial_budget(done.trial, sweep.context)
+    answers = _predicted(done.trial, sweep, runs, budget.choosing)
+    beside = try_columns(budget.choosing, answers, fitted_calibration(budget, answers), columns)
+    result, model, answers = _with_columns(result, beside, done.model, answers)
+    held_out = _held_out(model, budget, answers, random_sample)
+    model = replace(model, calibration=held_out)
     tested = _tested(task, model, method.name, command or config) if len(task.test) else None
     sure = None if several else threshold_from(held_out.held_out, MOST_WRONG, CONFIDENCE)
     found_shares = _shares(model, pool.texts, seconds)
@@ -132,6 +148,8 @@ def _shares(model: Bundle | Stack, pool: Sequence[str], seconds: float) -> Share
 
     None if few texts are known, or can be read.
     """
+    if isinstance(model, Stack) and model.beside:
+        pool = [text for text in pool if isinstance(text, RowText)]
     few = not model.calibration or not model.calibration.left_out or len(model.calibration.left_out.labels) < FEWEST_LABELLED
     if few or len(pool) < FEWEST_LABELLED:
         return None
@@ -174,17 +192,36 @@ def _cheapest_like(result: FitResult, sweep: Sweep) -> Method:
     return next(method for method in sweep.methods if method.name == best)
 
 
-def _held_out(done: Refit, sweep: Sweep, runs: SweepRuns, random_sample: bool) -> Calibration:
-    """The calibration of the model by what its folds predicted, and their answers, of copies one.
+def _with_columns(
+    result: FitResult, columns: OtherColumns | None, model: Bundle | Stack, answers: np.ndarray
+) -> tuple[FitResult, Bundle | Stack, np.ndarray]:
+    """The result, the model and its answers (N, C) out of fold, with other columns if they help."""
+    result = replace(result, columns=columns)
+    if not columns or columns.model is None or columns.answers is None:
+        return result, model, answers
+    text, answers = result.best, columns.answers
+    given, right = _given(result.task, result.left_out, answers)
+    score = scores_left_out(result.task, result.left_out, answers).score(result.task.metric)
+    name = f"{text.name}{BESIDE}"
+    candidate = text._replace(name=name, probabilities=answers, predicted=given, right=right, score=score)
+    if isinstance(model, Bundle):
+        model = Stack((Member(text.name, model),), result.task.type, result.task.labels, model.history)
+    model = replace(
+        model, beside=columns.model, calibration=Calibration(thresholds=chosen_thresholds(result.task, result.left_out, answers))
+    )
+    return replace(result, candidates=(*result.candidates, candidate)), model, answers
+
+
+def _held_out(model: Bundle | Stack, budget: LabelBudget, predicted: np.ndarray, random_sample: bool) -> Calibration:
+    """The calibration of a model by its answers (N, C) out of fold, and these answers, of copies one.
 
     Where texts have one label each, also the confidence and correctness of each answer.
     """
-    budget = trial_budget(done.trial, sweep.context)
-    split, predicted = budget.choosing, _predicted(done.trial, sweep, runs, budget.choosing)
-    single, several = np.unique(split.units, return_index=True)[1], has_thresholds(sweep.task)
-    calibration = (done.model.calibration or Calibration()) if several else fitted_calibration(budget, predicted)
+    split = budget.choosing
+    single, several = np.unique(split.units, return_index=True)[1], has_thresholds(budget.task)
+    calibration = (model.calibration or Calibration()) if several else fitted_calibration(budget, predicted)
     probabilities = apply_temperature(predicted, calibration.temperature, several)
-    kept = {"left_out": _left_out_answers(split.take(single), probabilities[single], None if random_sample else sweep.task)}
+    kept = {"left_out": _left_out_answers(split.take(single), probabilities[single], None if random_sample else budget.whole)}
     if several:
         return calibration.model_copy(update=kept)
     confidence, right = confidence_and_correct(probabilities, split.labels)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warmstart.errors import ModelError
-from warmstart.experiment.choose import MAJORITY_LABEL, TRANSFER, other_side, place_of_stack
+from warmstart.experiment.choose import BESIDE, MAJORITY_LABEL, TRANSFER, other_side, place_of_stack
+from warmstart.experiment.label_findings import never_recognised, rows_of_labels, unseen_labels
 from warmstart.experiment.trial import OutOfFold
 from warmstart.notebook import Shown
 from warmstart.runs.steps import NextStep, TaskPlace, command, label_step, steps_after
@@ -34,9 +35,8 @@ from warmstart.runs.verdict import (
 )
 from warmstart.stats.comparison import SIGNIFICANT
 from warmstart.stats.differences import MethodScores
-from warmstart.stats.formatting import first_of, of_100, percent_value, sentence_case
+from warmstart.stats.formatting import first_of, of_100, sentence_case
 from warmstart.stats.intervals import Estimate
-from warmstart.stats.proportions import unseen_label_share
 from warmstart.stats.scores import given_and_found, without_label
 from warmstart.stats.selected import SelectedScore, selected_accuracy, selected_f1, worse_out_of_fold
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from warmstart.data.audit import Audit
     from warmstart.data.task import Split, Task
+    from warmstart.experiment.beside import OtherColumns
     from warmstart.model.bundle import Bundle
     from warmstart.model.stack import Stack
     from warmstart.stats.abstention import Threshold
@@ -52,15 +53,11 @@ if TYPE_CHECKING:
 
 FROZEN_FOLDS = 20
 """folds of methods that fit in milliseconds: a model that predicts a text left out has learned from nearly all others"""
-SHOWN_MISSING = NAMED_RARE = 4
+SHOWN_MISSING = 4
 ONE_SIDED, NEARLY_ONE_SIDED = 0.8, 0.6
 """the share of the most frequent label from which accuracy misleads; from the second on if the model is hardly better than it"""
-KNOWN_WELL = 5
-"""texts of a label from which it is said that none of them is recognised"""
 FEW_UNLABELLED = 5
 """texts without labels below which nothing is learned from them"""
-MANY_UNSEEN = 0.03
-"""share of new texts whose label no labelled text has, from which it is said"""
 
 
 def least_unlabelled(task: Task) -> int:
@@ -93,6 +90,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     """True if Ctrl-C ended the comparison before all methods had run"""
     late: bool = False
     """True if the time was too short to know ``more``"""
+    columns: OtherColumns | None = None
+    """other columns that were tried beside the texts; None: there are none"""
     tested: Estimate | None = None
     """the task's metric on the test texts that were given"""
     shares: Shares | None = None
@@ -106,10 +105,13 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         return "\n".join([self.counted_texts, self.headline, *others, *(use if self.model else ())])
 
     def predict(self, texts: Sequence[str]) -> list[Any]:
-        """The label of each new text, or its labels; ``ws.predict(result.model, texts)`` gives probabilities, too."""
+        """The label of each new text, or its labels; ``ws.predict(result.model, texts)`` gives probabilities, too.
+
+        ``texts`` are a data frame where the model reads other columns beside the text.
+        """
         from warmstart.tasks.predict import predict
 
-        return [one["labels" if self.several else "label"] for one in predict(self._usable, [*texts])]
+        return [one["labels" if self.several else "label"] for one in predict(self._usable, texts)]
 
     def save(self, folder: str | Path) -> Path:
         """Write the model, which ``ws.load`` and commands that take a model read; returns the folder."""
@@ -147,6 +149,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         A text without another of its label is wrong when it is left out.
         """
         units, metric, favourite = self.left_out.units, metric or self.task.metric, place_of_stack([one.family for one in methods])
+        favourite = next((place for place, one in enumerate(methods) if one.name.endswith(BESIDE)), favourite)
         known = self.task.train.labels
         single = np.empty(0, dtype=np.int64) if self.several else known[~np.isin(known, self.left_out.labels)]
         units = np.append(units, units.max() + 1 + np.arange(len(single)))
@@ -228,6 +231,13 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     def counted_labels(self) -> str:
         """The shares of the labels among the texts without labels; empty where they are not known well."""
         return f"{self.shares.sentence}." if self.promised and self.shares and self.shares.covered else ""
+
+    @property
+    def column_sentences(self) -> tuple[str, ...]:
+        """What other columns of the table add, as complete sentences."""
+        if not self.columns or not self.learned:
+            return ()
+        return self.columns.sentences if self.promised else tuple(filter(None, [self.columns.away]))
 
     @property
     def majority(self) -> tuple[str, float]:
@@ -341,6 +351,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         """Sentence about the time or the metric -> the flag that changes it."""
         flags = dict.fromkeys((self.misleads, self.unrecognised), "--metric macro_f1 chooses by the mean over labels")
         flags |= {} if self.interrupted and self.missing else {self.no_time: "--minutes gives more"}
+        flags |= {self.columns.away: f"--columns {self.columns.leaky[0][0]} reads it"} if self.columns and self.columns.away else {}
         return {sentence: flag for sentence, flag in flags.items() if sentence}
 
     def verdict(self, folder: Path | None = None, place: TaskPlace | None = None) -> Verdict:
@@ -355,7 +366,18 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             rows,
             len(self.candidates) - len(rows),
             tuple(
-                filter(None, [*self.label_sentences, self.unclear, self.answers_alone, self.how, self.counted_labels, self.no_time])
+                filter(
+                    None,
+                    [
+                        *self.label_sentences,
+                        *self.column_sentences,
+                        self.unclear,
+                        self.answers_alone,
+                        self.how,
+                        self.counted_labels,
+                        self.no_time,
+                    ],
+                )
             ),
             mistakes,
             fails,
@@ -367,7 +389,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     @property
     def findings(self) -> list[str]:
         """The result in a few sentences."""
-        sentences = [self.headline, *filter(None, [self.how]), *self.label_sentences]
+        sentences = [self.headline, *filter(None, [self.how]), *self.label_sentences, *self.column_sentences]
         if self.learned and self.rival:
             has = score_words(self.task.metric, self.alone_scores[self.rival.name].expected.value)
             sentences += [f"{sentence_case(self._role_of_rival)}: {self.rival.name}, {has}.", *filter(None, [self.unclear])]
@@ -390,18 +412,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def unseen(self) -> str:
-        """The share of new texts whose label no labelled text has, or labels with too few texts; empty if they are few."""
-        if self.several:
-            rare = [name for name, count in zip(self.task.labels, self.left_out.labels.sum(axis=0), strict=True) if count < 2]
-            few = f"Fewer than two texts have {first_of(rare, NAMED_RARE, 'others')}: too few to learn from; label more."
-            return few if rare else ""
-        share = unseen_label_share(self.task.train.labels, self.task.train.units)
-        if share < MANY_UNSEEN or round(share * len(np.unique(self.task.train.units))) < 2:  # one may be chance
-            return ""
-        about = f"About {of_100(share)} of 100 new texts have a label that none of your texts has"
-        if not self.task.label_descriptions:
-            return f"{about}; label more."
-        return f"{about}; methods that read label names know some of them, so the score may be too low. Label more."
+        """See ``unseen_labels``."""
+        return unseen_labels(self.task, self.left_out)
 
     @property
     def misleads(self) -> str:
@@ -418,13 +430,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         """A frequent enough label that the chosen method never recognises, where accuracy chose it."""
         if not self.learned or self.task.metric != ACCURACY or self.misleads:
             return ""
-        counts = np.bincount(self.left_out.labels, minlength=len(self.task.labels))
-        right = np.bincount(self.left_out.labels, self.best.right, minlength=len(self.task.labels))
-        never = [name for name, one, count in zip(self.task.labels, right, counts, strict=True) if count >= KNOWN_WELL and not one]
-        if not never:
-            return ""
-        named = " and ".join(f'"{name}"' for name in never[:2]) + (f" and {len(never) - 2} others" if len(never) > 2 else "")
-        return f"Of the texts with {named} none is recognised."
+        return never_recognised(self.left_out.labels, self.best.right, self.task.labels)
 
     @cached_property
     def failures(self) -> tuple[tuple[Mistake, ...], tuple[str, ...]]:
@@ -437,17 +443,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         return failures_of_several(self.left_out, best.predicted, best.probabilities, self.task.labels), (weakest,)
 
     def label_rows(self) -> list[tuple[str, str, str, str]]:
-        """Rows of labels, the weakest first: how often each is found when its texts are left out, and the label taken for it."""
-        truth, given, rows = self._held, self.best.predicted, []
-        for i in np.flatnonzero(truth.any(axis=0)).tolist():
-            mine, hits, times = truth[:, i] > 0, float((truth[:, i] * given[:, i]).sum()), float(given[:, i].sum())
-            others = Counter(given[mine].argmax(axis=1)[given[mine, i] == 0].tolist()).most_common(1)
-            last = f"{self.task.labels[others[0][0]]} ({others[0][1]})" if others else "-"
-            if self.several:
-                last = percent_value(hits / times) if times else "-"
-            found = hits / int(mine.sum())
-            rows.append((found, (self.task.labels[i], f"{int(mine.sum()):,}", percent_value(found), last)))
-        return [row for _, row in sorted(rows, key=lambda row: row[0])]
+        """See ``rows_of_labels``."""
+        return rows_of_labels(self._held, self.best.predicted, self.task.labels, several=self.several)
 
     def steps(self, folder: Path | None, place: TaskPlace | None) -> tuple[NextStep, ...]:
         """The next steps; without labels that are still to be given, and without a model, the same fit with more of them."""
@@ -481,6 +478,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             "more_labels": {"labels": self.more[0], **self.more[1]._asdict()} if self.more else None,
             "test": self.tested._asdict() if self.tested else None,
             "shares": self.shares.rows if self.shares else None,
+            "columns": self.columns.to_dict() if self.columns else None,
             "majority": {"label": self.majority[0], "share": self.majority[1]},
             "methods": [
                 {"method": one.name, "family": one.family, "score": one.score, "gain": one.gain, "seconds": one.seconds}

@@ -64,6 +64,23 @@ def load_predictor(path: str | Path) -> Bundle | Stack:
     return model
 
 
+def load_text_model(path: str | Path, where: str) -> Bundle | Stack:
+    """A model, as ``load_predictor`` reads it, for a place ``where`` there are texts alone; see ``text_alone``."""
+    model = load_predictor(path)
+    return model if isinstance(model, Bundle) else text_alone(model, where)
+
+
+def text_alone(stack: Stack, where: str) -> Stack:
+    """The stack as it answers to texts alone, with a line about it if it reads other columns, too."""
+    from warmstart.system.console import console
+
+    if stack.beside:
+        console.print(
+            f"{where} reads the text alone, without {', '.join(stack.beside.names)}; predict and evaluate read these, too."
+        )
+    return stack.text_alone
+
+
 def load_model(path: str | Path) -> Bundle:
     """A network, as ``load_predictor`` reads it. Raises ``ModelError`` for a stack."""
     model = load_predictor(path)

@@ -65,7 +65,7 @@ def _of_stack(stack: Stack) -> list[str]:
         if several
         else "A model without a network of its own, as a stack of one."
     )
-    total = sum(member.weight for member in stack.members)
+    total, example = sum(member.weight for member in stack.members), "TABLE" if stack.beside else '"a text"'
     rows = [
         (number, member.name, _kind(member), f"{member.temperature:.4g}", percent(member.weight / total, 0))
         for number, member in enumerate(stack.members, 1)
@@ -77,8 +77,10 @@ def _of_stack(stack: Stack) -> list[str]:
         markdown_table(("folder in members/", "method", "kind", "temperature", "weight"), rows),
         *([WORDS_KEPT] if any(isinstance(getattr(member.model, "rows", None), WordRows) for member in stack.members) else []),
         *([_label_names(stack.labels)] if stack.labels else []),
+        *([f"Beside the text it reads the columns {', '.join(map(code, stack.beside.names))} of a table."] if stack.beside else []),
         "## Use",
-        '```sh\nwarmstart doctor FOLDER\nwarmstart predict FOLDER "a text"\nwarmstart export FOLDER --to onnx --out EXPORTED\n```',
+        f"```sh\nwarmstart doctor FOLDER\nwarmstart predict FOLDER {example}\n"
+        "warmstart export FOLDER --to onnx --out EXPORTED\n```",
     ]
 
 

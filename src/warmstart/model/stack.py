@@ -5,10 +5,11 @@ A single baseline is a stack of one. ``tasks/predict.py`` predicts with it, ``fi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from warmstart.errors import ModelError
+from warmstart.model.beside import BesideText
 from warmstart.model.bundle import Bundle, Calibration
 from warmstart.model.fitted import FittedBaseline
 from warmstart.model.history import Record
@@ -42,6 +43,10 @@ class Stack(Shown, view="report.notebook:stack_view"):
     """records of the commands that made it, oldest first"""
     calibration: Calibration | None = None
     """reliability of the confidence of all together, if it was measured"""
+    beside: BesideText | None = None
+    """other columns of a table that it reads beside the text; None: it reads the text alone"""
+    without: tuple[str, ...] = ()
+    """columns that it was made to leave out, as ``text_alone`` does"""
 
     def to_dict(self) -> dict[str, Any]:
         """A description as plain values, without the members' weights."""
@@ -61,6 +66,14 @@ class Stack(Shown, view="report.notebook:stack_view"):
                 raise ModelError(
                     f"every member of a stack must predict {wanted} columns, but '{member.name}' predicts {member.model.columns}"
                 )
+
+        if self.beside and not self.beside.fits(wanted):
+            raise ModelError(f"trees on other columns must fit {wanted} labels and the columns they name, but do not")
+
+    @property
+    def text_alone(self) -> Stack:
+        """The stack without the other columns, with the confidence of its answers to texts alone."""
+        return replace(self, beside=None, calibration=self.beside.text, without=self.beside.names) if self.beside else self
 
     @property
     def several_labels(self) -> bool:

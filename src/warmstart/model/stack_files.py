@@ -4,6 +4,7 @@
     members/1/             a fine-tuned network: a bundle as it is
     members/2/             a baseline: baseline.json (settings and vocabulary), arrays.safetensors
     backbones/1/           a bundle whose vectors baselines read, once for all of them
+    beside.json            trees on other columns of a table, if it reads any beside the text
     README.md              the card, for people
 
 Loading checks sizes before it reads, then hashes, names, shapes and numbers, and what every baseline and all members together
@@ -25,6 +26,7 @@ from safetensors.numpy import save as serialise
 
 from warmstart.config import Config
 from warmstart.errors import BundleError, ConfigError
+from warmstart.model.beside import BesideText
 from warmstart.model.bundle import Bundle
 from warmstart.model.bundle_files import (
     bundle_contents,
@@ -45,6 +47,8 @@ from warmstart.system.storage import MANIFEST, sha256
 
 SELFTEST = "selftest"
 """array of what a baseline predicted for ``SELFTEST_TEXTS`` when it was saved"""
+BESIDE_FILE = "beside.json"
+"""what a stack reads beside the text"""
 CHECKED = {"bundle": (MANIFEST,), "baseline": ("baseline.json", "arrays.safetensors")}
 """the files of a member of which the stack's manifest has the hash; ``bundle.json`` has those of the others"""
 
@@ -70,6 +74,8 @@ class StackManifest(Config):
     members: tuple[MemberManifest, ...] = Field(min_length=1, max_length=1000)
     predictions: dict[str, tuple[float, ...]]
     """``stack_predictions`` when it was saved"""
+    beside: tuple[int, str] | None = None
+    """bytes and hash of ``BESIDE_FILE``; None: it reads the text alone"""
 
 
 def stack_contents(stack: Stack) -> dict[str, bytes]:
@@ -83,7 +89,15 @@ def stack_contents(stack: Stack) -> dict[str, bytes]:
     for number, backbone in enumerate(stack.backbones, 1):
         files = unchanged_contents(backbone) or bundle_contents(backbone)
         contents |= {f"backbones/{number}/{name}": data for name, data in files.items()}
-    own = {"type": stack.type, "labels": stack.labels, "members": members, "predictions": stack_predictions(stack, columns)}
+    own: dict[str, Any] = {
+        "type": stack.type,
+        "labels": stack.labels,
+        "members": members,
+        "predictions": stack_predictions(stack, columns),
+    }
+    if stack.beside:
+        contents[BESIDE_FILE] = data = json.dumps(stack.beside.to_dict()).encode()
+        own["beside"] = (len(data), sha256(data))
     manifest = manifest_bytes({**shared_entries(stack), **StackManifest.build(own, MANIFEST).to_dict()})
     return {**contents, "README.md": written_card(stack), MANIFEST: manifest}
 
@@ -98,10 +112,20 @@ def read_stack(folder: Path, manifest: dict[str, Any], *, selftest: bool = True)
     loaded = [_load_model(folder, i, entry, backbones, selftest) for i, entry in enumerate(own.members, 1)]
     pairs = zip(own.members, loaded, strict=True)
     members = tuple(Member(entry.name, model, entry.temperature, entry.weight) for entry, (model, _) in pairs)
-    stack = Stack(members, own.type, own.labels, read_history(manifest), read_calibration(manifest))
+    stack = Stack(members, own.type, own.labels, read_history(manifest), read_calibration(manifest), _beside(folder, own))
     if selftest:
         _require_reproduced(stack, [stored for _, stored in loaded], own.predictions, folder)
     return stack
+
+
+def _beside(folder: Path, own: StackManifest) -> BesideText | None:
+    if own.beside is None:
+        return None
+    data = _read_checked(folder, BESIDE_FILE, *own.beside)
+    try:
+        return BesideText.build(parse_json(data, TOKENIZER_VALUES), BESIDE_FILE)
+    except (ValueError, ConfigError) as error:
+        raise BundleError(f"{folder / BESIDE_FILE} is damaged: {error}; copy it again") from None
 
 
 def _require_reproduced(stack: Stack, outputs: Sequence[np.ndarray | None], predictions: ByName, folder: Path) -> None:
@@ -192,7 +216,7 @@ def stored_baseline_outputs(folder: Path) -> np.ndarray | None:
 
 def _own_entries(folder: Path, manifest: dict[str, Any]) -> StackManifest:
     try:
-        return StackManifest.build({name: manifest[name] for name in StackManifest.model_fields}, MANIFEST)
+        return StackManifest.build({name: manifest[name] for name in StackManifest.model_fields if name in manifest}, MANIFEST)
     except ConfigError as error:
         raise BundleError(f"{folder / MANIFEST} is damaged: {error}") from None
 

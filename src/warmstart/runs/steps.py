@@ -151,13 +151,17 @@ def _project_of(path: Path) -> Path | None:
 
 
 def predict_step(model: str | Path, task: Task, place: TaskPlace | None) -> NextStep | None:
-    """To try a model: on the file of texts without labels that was given, else on one of the labelled texts."""
+    """To try a model: on the file of texts without labels that was given, else on one of the labelled texts.
+
+    A model that reads other columns of a table is tried on that table.
+    """
+    whole = bool((json_or_none(Path(model) / "bundle" / MANIFEST) or {}).get("beside"))
     files = [source.path for source in task.unlabelled if Path(source.path).is_file()]
-    if not files and task.unlabelled_texts and place and Path(place.path).is_file() and not place.is_manifest:
+    if not files and (task.unlabelled_texts or whole) and place and Path(place.path).is_file() and not place.is_manifest:
         files = [place.path]
     if files:
         return NextStep("try", "Your own file", command("predict", model, files[0], "--out", free_name("labelled.csv")))
-    text = own_text(task.train.texts)
+    text = None if whole else own_text(task.train.texts)
     return NextStep("try", "One of your texts", command("predict", model, text)) if text else None
 
 

@@ -76,7 +76,7 @@ def study_explain(config: StudyExplainConfig) -> StudyResult:
     """Explain, test, print the findings and write the page. The details are ``ExplainDetails``."""
     from warmstart.data.read import given_file
     from warmstart.inspection.explanations import explain_text, explain_texts
-    from warmstart.interop.load import load_predictor
+    from warmstart.interop.load import load_text_model
     from warmstart.model.bundle import Bundle
     from warmstart.runs.run import Run
 
@@ -84,7 +84,7 @@ def study_explain(config: StudyExplainConfig) -> StudyResult:
         raise ConfigError("there is nothing to explain; give a text, or --file with texts over which the methods are tested")
     if config.text is not None and (file := given_file([config.text])):
         raise ConfigError(f"one text is explained, but {file} is a file; give --file {file}, or a text")
-    model = load_predictor(config.model)
+    model = load_text_model(config.model, "The study")
     prepare, texts = explainer(model, config.removal), _texts(config) if config.file else []
     prepared = prepare(config.text, config.target) if config.text is not None else None
     folder, explanation = Run.open(config.out, config).folder, None

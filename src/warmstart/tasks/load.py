@@ -29,6 +29,7 @@ import yaml
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from warmstart.config import Config, read_yaml
+from warmstart.data.cells import other_columns
 from warmstart.data.conllu import is_conll
 from warmstart.data.scorings import require_task_folder, task_folder
 from warmstart.data.source import PROSE, LabelledTableFlags, Source
@@ -140,17 +141,25 @@ def load_whole_task(
     test: str | None = None,
     labels: tuple[str, ...] | None = None,
     tables: Tables | None = None,
+    columns: Sequence[str] | None = None,
 ) -> Task:
     """The task of a manifest, a table or a folder, of which all labelled texts are in one split, but those of test files.
 
     ``test`` is a table like the first. Raises ``ConfigError`` if there is no first. A table may lack some of its ``labels``, and
-    have others, which come behind these.
+    have others, which come behind these. Other ``columns`` of a table come with its texts: those named, or all that can be read if
+    none are.
     """
     file, spec = read_spec(path, flags, tables := tables or Tables())
     guessed = not is_manifest(path)
     if test and (not guessed or path.is_dir()):
         raise ConfigError(f"--test goes with a table of texts and labels, but {path} is none; name the test texts in a manifest")
+    if columns and (not guessed or path.is_dir()):
+        raise ConfigError(
+            f"--columns goes with a table of texts and labels, but {path} is none; name them in the manifest's source"
+        )
     if guessed:
+        if columns is not None and path.is_file() and spec.type in ("classification", "multilabel"):
+            spec = spec.model_copy(update={"train": (_with_columns(spec.train[0], path, columns, tables),)})
         tests = (spec.train[0].model_copy(update={"path": os.path.relpath(test, file.parent)}),) if test else spec.test
         whole = {"test": tests if isinstance(tests, tuple) else (), "validation": None, "labels": labels}
         return build_task(spec.model_copy(update=whole), file.parent, covered=labels is None, tables=tables)
@@ -161,13 +170,32 @@ def load_whole_task(
     return replace(task, train=train, validation=none, test=none if held_out else task.test)
 
 
-def labelled_task(place: Path, flags: LabelledTableFlags, *, test: str | None = None, unlabelled: Sequence[str] = ()) -> Task:
+def _with_columns(source: Source, file: Path, named: Sequence[str], tables: Tables) -> Source:
+    """The source of a guessed table, with other columns: those named, or all that can be read."""
+    if source.second is not None:
+        return source
+    table, parts = tables.read(source.model_copy(update={"path": str(file)}), file), f"{source.text}+{source.label}".split("+")
+    taken = [name for name in (source.text, source.label, source.group, *parts) if name]
+    for name in named:
+        if table.column(name, "columns").name in taken:
+            raise ConfigError(f"--columns must name other columns than those of texts, labels and groups, but names '{name}'")
+    return source.model_copy(update={"columns": tuple(named) or other_columns(table.frame, taken)})
+
+
+def labelled_task(
+    place: Path,
+    flags: LabelledTableFlags,
+    *,
+    test: str | None = None,
+    unlabelled: Sequence[str] = (),
+    columns: Sequence[str] | None = None,
+) -> Task:
     """The labelled texts of a table or a manifest, all of which learn, those without a label, and ``test`` texts if named.
 
-    Blank texts are left out. ``flags`` say how a table is read; ``unlabelled`` names files of more texts. Raises ``ConfigError`` or
-    ``DataError`` for what cannot be read so.
+    Blank texts are left out. ``flags`` say how a table is read; ``unlabelled`` names files of more texts; ``columns`` are other
+    columns that come with the texts, as for ``load_whole_task``. Raises ``ConfigError`` or ``DataError`` for what cannot be read.
     """
-    task = load_whole_task(place, flags, test)
+    task = load_whole_task(place, flags, test, columns=columns)
     learned, tested = (_with_text(split, place) for split in (task.train, task.test))
     more = [Source.build({"path": path, "document": "line", **reading_alike(task.reading, path, {})}) for path in unlabelled]
     return replace(task, train=learned, test=tested, unlabelled=(*task.unlabelled, *more))

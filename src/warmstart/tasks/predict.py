@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 
 from warmstart.data.encode import Encoded, cut_sentence, cut_tokens
+from warmstart.data.source import Source
+from warmstart.data.tables import frame_table
 from warmstart.errors import DataError
 from warmstart.model.bundle import Bundle
 from warmstart.model.inference import embed
@@ -19,6 +21,7 @@ from warmstart.stats.abstention import conformal_p_values
 from warmstart.stats.calibration import apply_temperature
 from warmstart.tasks import TASK_TYPES, task_type_for
 from warmstart.tasks.thresholds import at_thresholds, thresholds_of
+from warmstart.tasks.trained_on import reading_of_model
 
 if TYPE_CHECKING:
     from warmstart.model.fitted import FittedBaseline
@@ -92,7 +95,7 @@ def predict(bundle: Bundle | Stack, inputs: str | Sequence[Any], *, top: int = 3
     never change a prediction. A model that was trained on a task of type answers answers questions. Raises ``DataError`` for an
     input that is missing or no text, and ``ModelError`` for any other model without a task head.
     """
-    inputs = inputs if isinstance(inputs, str) else as_inputs(inputs)
+    inputs = inputs if isinstance(inputs, str) else as_inputs(inputs, bundle)
     if not len(inputs) and not isinstance(inputs, str):
         return Predictions([])
     if isinstance(bundle, Bundle) and bundle.max_answer_tokens:
@@ -117,9 +120,15 @@ def described(bundle: Bundle | Stack, values: Any, inputs: Sequence[Any], top: i
     return rows
 
 
-def as_inputs(inputs: Iterable[Any]) -> list[Any]:
-    """Inputs as a list. Raises ``DataError`` for a whole table, and for an input that is missing or no text."""
+def as_inputs(inputs: Iterable[Any], model: Any = None) -> list[Any]:
+    """Inputs as a list; a data frame, if the ``model`` reads other columns beside the text.
+
+    Raises ``DataError`` for a whole table otherwise, and for an input that is missing or no text.
+    """
     if isinstance(inputs, Mapping | bytes) or hasattr(inputs, "columns"):
+        if getattr(model, "beside", None) and not isinstance(inputs, bytes):
+            source = Source.build({"path": "the frame", **reading_of_model(model)})
+            return frame_table(inputs, (source.text, *source.columns)).inputs(source)
         raise DataError(
             f"inputs must be a list or one column of texts, but are a {type(inputs).__name__}; give its column of texts"
         )
@@ -189,6 +198,8 @@ def _read_stack(model: Stack | FittedBaseline, inputs: Sequence[Any]) -> Read:
     pairs, several = zip(model.members, parts, strict=True), model.several_labels
     calibrated = [apply_temperature(part.values, member.temperature, several) for member, part in pairs]
     mean = np.average(calibrated, axis=0, weights=[member.weight for member in model.members])
+    if model.beside:
+        mean = model.beside(apply_temperature(mean, model.beside.text.temperature, several), inputs)
     compared = (part.typicality for part in parts if part.typicality is not None)
     return Read(mean, lambda: next(filter(None, (part.cut() for part in parts)), ""), next(compared, None))
 

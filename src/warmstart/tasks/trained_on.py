@@ -45,8 +45,10 @@ def _change(task: str, name: str, before: TextHashes, now: TextHashes | None) ->
 
 
 def reading_of_model(model: Bundle | Stack) -> dict[str, Any]:
-    """The reading of the last task's training texts, as settings of a ``Source``."""
-    return next((record.reading for record in reversed(_task_records(model))), {})
+    """The reading of the last task's training texts, as settings of a ``Source``, with the columns that are read beside them."""
+    reading = next((record.reading for record in reversed(_task_records(model))), {})
+    beside = model.beside if isinstance(model, Stack) else None
+    return {**reading, "columns": beside.names} if beside else reading
 
 
 def trained_on_pairs(model: Bundle | Stack) -> bool | None:

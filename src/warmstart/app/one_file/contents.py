@@ -16,7 +16,7 @@ from torch import Tensor
 
 from warmstart.adapters.insertion import inserted_adapters
 from warmstart.adapters.settings import BottleneckConfig, LoraConfig, ScalarMixConfig
-from warmstart.app.models import LEVEL, ServedModel, checks_of, evidence_of, guarantees_of
+from warmstart.app.models import LEVEL, ServedModel, checks_of, evidence_of, guarantees_of, with_columns_left_out
 from warmstart.app.one_file.characters import word_characters
 from warmstart.app.one_file.parts import Parts, member_network, taken_apart
 from warmstart.app.one_file.tokenizer_spec import tokenizer_spec
@@ -69,7 +69,7 @@ def page_contents(model: Bundle | Stack, path: str, name: str) -> PageContents:
         "model": described | {"abilities": abilities, "reads_texts": False},
         **model_facts(model, parts),
         "weights": layout | {"sha256": sha256(packed)},
-        "verdict": _shared_verdict(path),
+        "verdict": _shared_verdict(path, model),
         "replies": _replies(served),
     }
     return PageContents(facts, packed)
@@ -148,10 +148,12 @@ def _outputs(model: Bundle | Stack) -> list[Tensor]:
     return [model.model(torch.tensor([row])) for row in rows]
 
 
-def _shared_verdict(path: str) -> dict[str, Any] | None:
+def _shared_verdict(path: str, model: Bundle | Stack) -> dict[str, Any] | None:
     """The first screen for whoever gets the page: without texts that it learned from, and without paths of this machine."""
     verdict = read_verdict(Path(path))
-    return asdict(replace(verdict, mistakes=(), steps=(NextStep("try", "A text", ""),))) if verdict else None
+    if verdict is None:
+        return None
+    return asdict(with_columns_left_out(replace(verdict, mistakes=(), steps=(NextStep("try", "A text", ""),)), model))
 
 
 def _temperature(model: Bundle | Stack) -> float:

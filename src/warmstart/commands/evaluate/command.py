@@ -134,7 +134,8 @@ def _test_task(config: EvaluateConfig, path: str, models: Sequence[Bundle | Stac
     file, spec = read_spec(path, flags, tables)
     if isinstance(spec.test, tuple) or is_manifest(path):
         return load_task(path, flags=flags, tables=tables), ""
-    task = load_whole_task(Path(path), flags, labels=model.labels or None, tables=tables)
+    columns = reading_of_model(model).get("columns")
+    task = load_whole_task(Path(path), flags, labels=model.labels or None, tables=tables, columns=columns)
     test, left_out = unseen_only(models, joined_splits(task.splits()))
     none = test.take(NO_TEXTS)
     if not len(test):

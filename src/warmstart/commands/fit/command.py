@@ -49,7 +49,7 @@ def fit_data(config: FitConfig) -> FitResult:
     with quietly(f"trying methods, for up to {config.minutes:g} minutes"):
         encoders, note = encoders_for(config.encoders, task.train.texts)
         settings = _settings(config.data, encoders, config.minutes, **how)
-        found = fit_task(task, settings, config, random_sample=config.random_sample)
+        found = fit_task(task, settings, config, random_sample=config.random_sample, columns=config.columns)
     folder = Path(config.out)
     saved, page = keep_fit(found, folder, lambda: write_fit_page(found, config, folder))
     for line in [*note, *fit_lines(found, folder if saved else None, page, TaskPlace.of(config))]:
@@ -79,6 +79,8 @@ class FitOptions(TypedDict, total=False):
     """the field ``label_column``"""
     unlabelled: Sequence[str]
     encoders: Sequence[str]
+    columns: Sequence[str] | None
+    """other columns of the table that are read beside the text; None: none, default: those that help"""
     minutes: float
     metric: Metric | None
 
@@ -98,7 +100,7 @@ def fit(texts: Any, labels: Sequence[Any] | None = None, **options: Unpack[FitOp
         minutes = options.get("minutes", 3)
         with quietly(f"trying methods, for up to {minutes:g} minutes" if console.is_terminal else ""):
             settings = _settings(task.name, names, minutes, schemes=FINE_TUNING, out=str(Path(folder) / "run"))
-            return fit_task(task, settings)
+            return fit_task(task, settings, columns=options.get("columns") or ())
 
 
 def _task_of(texts: Any, labels: Sequence[Any] | None, options: FitOptions, folder: Path) -> Task:
@@ -110,7 +112,7 @@ def _task_of(texts: Any, labels: Sequence[Any] | None, options: FitOptions, fold
         place = Path(texts) if isinstance(texts, str | Path) else write_frame(texts, folder / "frame.ndjson")
         flags = LabelledTableFlags(text_column=options.get("text"), label_column=options.get("label"))
         with nullcontext() if isinstance(texts, str | Path) else called(place, "the frame"):
-            task = labelled_task(place, flags)
+            task = labelled_task(place, flags, columns=options.get("columns", ()))
         task = replace(task, unlabelled_texts=(*task.unlabelled_texts, *more))
     return with_metric(task, options.get("metric"))
 
@@ -147,4 +149,7 @@ def encoders_for(named: Sequence[str], texts: Sequence[Any]) -> tuple[tuple[str,
 
 def read_labelled(config: FitConfig) -> Task:
     """The labelled texts, those without a label, and the test texts that were named."""
-    return labelled_task(Path(config.data), config, test=config.test, unlabelled=config.unlabelled)
+    if config.columns and config.no_columns:
+        raise ConfigError("--no-columns reads the text alone, but --columns names others; give one of them")
+    columns = None if config.no_columns else config.columns
+    return labelled_task(Path(config.data), config, test=config.test, unlabelled=config.unlabelled, columns=columns)
