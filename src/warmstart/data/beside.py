@@ -94,7 +94,7 @@ class TableBeside:
     def written(self, answers: Sequence[Values], out: Path) -> tuple[bytes, int]:
         """The table with the answer to each row behind it, in the format of ``out``, and the number of its blank rows.
 
-        An answer has plain values, and no answer for a blank row.
+        Answers have plain values; blank rows have none.
         """
         form, answered = WRITTEN[out.suffix.lower()], [*dict.fromkeys(name for row in answers for name in row)]
         names = [untaken(name, self.frame.columns) for name in answered]
