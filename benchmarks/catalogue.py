@@ -339,6 +339,7 @@ TABLES = (
         minutes=10,
     ),
     Table("shares", ("results/other.md",), ("python -m benchmarks.shares",), timing, minutes=10),
+    Table("votes", ("results/other.md",), ("python -m benchmarks.votes",), timing, minutes=60),
     *SIMULATIONS,
     Table("page", ("results/page.md",), ("python -m benchmarks.page",), timing, minutes=6),
     *(Table(name, (PERFORMANCE,), (f"python -m benchmarks.{name}",), timing, minutes=minutes) for name, minutes in TIMINGS.items()),

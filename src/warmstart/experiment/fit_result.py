@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warmstart.errors import ModelError
-from warmstart.experiment.choose import MAJORITY_LABEL, TRANSFER, other_side, place_of_stack
+from warmstart.experiment.choose import MAJORITY_LABEL, TRANSFER, other_side
 from warmstart.experiment.trial import OutOfFold
 from warmstart.notebook import Shown
 from warmstart.runs.steps import NextStep, TaskPlace, command, label_step, steps_after
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from warmstart.data.audit import Audit
     from warmstart.data.task import Split, Task
+    from warmstart.experiment.votes import UsedVotes
     from warmstart.model.bundle import Bundle
     from warmstart.model.stack import Stack
     from warmstart.stats.abstention import Threshold
@@ -95,6 +96,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     """True if the time was too short to know ``more``"""
     tested: Estimate | None = None
     """the task's metric on the test texts that were given"""
+    votes: UsedVotes | None = None
+    """votes of a language model, if there are any"""
     shares: Shares | None = None
     """shares of the labels among the texts without labels, if there are enough of both"""
     model: Bundle | Stack | None = field(default=None, repr=False, compare=False)
@@ -146,7 +149,9 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
         A text without another of its label is wrong when it is left out.
         """
-        units, metric, favourite = self.left_out.units, metric or self.task.metric, place_of_stack([one.family for one in methods])
+        units, metric = self.left_out.units, metric or self.task.metric
+        stacks = [number for number, one in enumerate(methods) if one.family == "stack"]  # of equal ones that without votes
+        favourite = sorted(stacks, key=lambda number: -methods[number].score) or None
         known = self.task.train.labels
         single = np.empty(0, dtype=np.int64) if self.several else known[~np.isin(known, self.left_out.labels)]
         units = np.append(units, units.max() + 1 + np.arange(len(single)))
@@ -309,9 +314,9 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def label_sentences(self) -> tuple[str, ...]:
-        """Sentences on several labels per text: those given that are right, those found, all metrics, and texts that get none."""
+        """Sentences on votes; on several labels per text: those given that are right, those found, all metrics, texts with none."""
         if not (scores := self.by_metric):
-            return ()
+            return (self.votes.sentence,) if self.votes else ()
         none = without_label(float(np.mean(~self.best.predicted.any(axis=1))))
         whole = (
             f"On your own texts, left out: micro-F1 {scores['micro_f1']:.2f}, macro-F1 {scores['macro_f1']:.2f}; all labels are "
@@ -481,6 +486,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             "more_labels": {"labels": self.more[0], **self.more[1]._asdict()} if self.more else None,
             "test": self.tested._asdict() if self.tested else None,
             "shares": self.shares.rows if self.shares else None,
+            "votes": self.votes.to_dict() if self.votes else None,
             "majority": {"label": self.majority[0], "share": self.majority[1]},
             "methods": [
                 {"method": one.name, "family": one.family, "score": one.score, "gain": one.gain, "seconds": one.seconds}

@@ -181,7 +181,7 @@ def metric_words(metric: str) -> str:
 
 def glossed(name: str) -> str:
     """The name of a method for a reader who meets it for the first time."""
-    return "stack (several methods, averaged)" if name == "stack" else name
+    return f"{name} (several methods, averaged)" if name in ("stack", "stack with votes") else name
 
 
 def use_sentence(name: str, metric: str, score: Estimate, known_from: str) -> str:

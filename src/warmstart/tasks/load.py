@@ -159,13 +159,17 @@ def load_whole_task(
     return replace(task, train=train, validation=none, test=none if held_out else task.test)
 
 
-def labelled_task(place: Path, flags: LabelledTableFlags, *, test: str | None = None, unlabelled: Sequence[str] = ()) -> Task:
+def labelled_task(
+    place: Path, flags: LabelledTableFlags, *, test: str | None = None, unlabelled: Sequence[str] = (), votes: str | None = None
+) -> Task:
     """The labelled texts of a table or a manifest, all of which learn, those without a label, and ``test`` texts if named.
 
-    Blank texts are left out. ``flags`` say how a table is read; ``unlabelled`` names files of more texts. Raises ``ConfigError`` or
-    ``DataError`` for what cannot be read so.
+    Blank texts are left out. ``flags`` say how a table is read; ``unlabelled`` names files of more texts, ``votes`` a column that
+    is not read (``tasks/votes.py`` reads it). Raises ``ConfigError`` or ``DataError`` for what cannot be read so.
     """
-    task = load_whole_task(place, flags, test)
+    if votes and votes in (flags.text_column, flags.label_column):
+        raise ConfigError(f"--votes must name a column of its own, but {votes} is that of the texts or labels; name another")
+    task = load_whole_task(place, flags, test, tables=Tables(without=votes))
     learned, tested = (_with_text(split, place) for split in (task.train, task.test))
     more = [Source.build({"path": path, "document": "line", **reading_alike(task.reading, path, {})}) for path in unlabelled]
     return replace(task, train=learned, test=tested, unlabelled=(*task.unlabelled, *more))
