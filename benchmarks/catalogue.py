@@ -340,6 +340,7 @@ TABLES = (
     ),
     Table("columns", ("results/other.md",), ("python -m benchmarks.columns",), timing, minutes=15),
     Table("shares", ("results/other.md",), ("python -m benchmarks.shares",), timing, minutes=15),
+    Table("votes", ("results/other.md",), ("python -m benchmarks.votes",), timing, minutes=60),
     *SIMULATIONS,
     Table("page", ("results/page.md",), ("python -m benchmarks.page",), timing, minutes=6),
     *(Table(name, (PERFORMANCE,), (f"python -m benchmarks.{name}",), timing, minutes=minutes) for name, minutes in TIMINGS.items()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from warmstart.baselines.baseline import Baseline, inputs_themselves
@@ -27,6 +28,7 @@ from warmstart.baselines.vectors import (
     standardised,
     with_names,
 )
+from warmstart.baselines.votes import VOTE_DIMENSIONS, VOTE_WEIGHTS, regression_with_votes
 from warmstart.baselines.words import (
     latent_semantic_analysis,
     present_word_pairs,
@@ -46,6 +48,14 @@ _VECTORS: dict[str, Any] = {"race_only": True, "needs_vectors": True}
 _TURNED: dict[str, Any] = {"linear": True, **_VECTORS}
 _POOL: dict[str, Any] = {"race_only": True, "reads_pool": True}
 _CLASSES, _NUMBERS = ("classification",), ("regression",)
+_READ: dict[str, Any] = {"pool_limit": VECTOR_POOL_LIMIT, "limited_because": "each is read by the network", **_VECTORS}
+_VOTES: dict[str, Any] = {
+    "types": _CLASSES,
+    "setting": "weight of a vote",
+    "candidates": VOTE_WEIGHTS,
+    "reads_votes": True,
+    **_POOL,
+}
 
 BASELINES: Registry[Baseline] = Registry(
     "baseline",
@@ -71,10 +81,10 @@ BASELINES: Registry[Baseline] = Registry(
             "pool weight",
             POOL_WEIGHTS,
             reads_pool=True,
-            pool_limit=VECTOR_POOL_LIMIT,
-            limited_because="each is read by the network",
-            **_VECTORS,
+            **_READ,
         ),
+        "LSA + votes": Baseline(partial(latent_semantic_analysis, dimensions=VOTE_DIMENSIONS), regression_with_votes, **_VOTES),
+        "frozen vectors + votes": Baseline(standardised, regression_with_votes, **_VOTES | _READ),
         "frozen vectors + logistic regression": Baseline(
             standardised, logistic_regression, ("multilabel",), "C", VECTOR_STRENGTHS, **_TURNED
         ),
@@ -97,11 +107,12 @@ BASELINES: Registry[Baseline] = Registry(
 
 
 def baselines_for(task: Task, *, pool: bool = False, vectors: bool = False) -> dict[str, Baseline]:
-    """The baselines that serve the type of a task, by name; those that read the ``pool`` or ``vectors`` if there are any."""
+    """The baselines that serve the type of a task, by name; those that read the ``pool``, ``vectors`` or votes if there are any."""
     return {
         name: baseline
         for name, baseline in BASELINES.items()
         if (baseline.types is None or task.type in baseline.types)
         and baseline.reads_pool <= pool
         and baseline.needs_vectors <= vectors
+        and baseline.reads_votes <= bool(task.votes.answers)
     }

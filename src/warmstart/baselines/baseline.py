@@ -12,7 +12,8 @@ Letters: N texts, M texts of the pool, D width of vectors.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ Vectors = Callable[[Sequence[Any]], np.ndarray]
 """inputs -> (N, D) vectors of a frozen backbone"""
 Predict = Callable[[Any], Any]
 """rows -> predictions in the form that the task type scores"""
+_NO_VOTES: Any = partial(np.empty, 0, np.int64)
 
 
 class NoWordsError(Exception):
@@ -88,6 +90,10 @@ class Sample:
     """rows are turned into their span (``span.py``)"""
     equal: bool = False
     """all classes are as likely before a text is read, however many texts they have"""
+    votes: np.ndarray = field(default_factory=_NO_VOTES)
+    """(N,) the label that a language model gives each text, -1 for none"""
+    pool_votes: np.ndarray = field(default_factory=_NO_VOTES)
+    """(M,) the same for texts of the pool"""
 
 
 @dataclass(frozen=True)
@@ -116,6 +122,8 @@ class Baseline:
     """a race runs it, but an adaptation leaves it out"""
     reads_pool: bool = False
     """reads texts without labels"""
+    reads_votes: bool = False
+    """reads only those for which a language model has voted, and its votes"""
     pool_limit: int | None = None
     """most texts without labels that are read; a larger pool is sampled"""
     limited_because: str = ""

@@ -66,7 +66,9 @@ def run_baseline(
     ``equal``, or where macro-F1 counts all classes alike, models are told nothing of how frequent they are. Raises ``DataError`` if
     there are too few labels for two folds.
     """
-    task, kept = budget.whole, _sampled(pool, baseline.pool_limit, budget.seed) if baseline.reads_pool else ()
+    task = budget.whole
+    pool = [text for text in pool if text in task.votes.answers] if baseline.reads_votes else pool
+    kept = _sampled(pool, baseline.pool_limit, budget.seed) if baseline.reads_pool else ()
     learns, needed = budget.task.train, vectors if baseline.needs_vectors else None
     readable = Readable(task, learns.texts, kept, needed, budget.seed, tuple(learns.units.tolist()))
     try:
@@ -74,7 +76,7 @@ def run_baseline(
     except NoWordsError:
         constant = run_baseline(MAJORITY, budget, setting=None if setting is None else 0.0)
         return replace(constant, note=f"{NO_WORDS}; {constant.note}")
-    learner = _Learner(baseline, budget, reading, equal=equal or task.metric == "macro_f1")
+    learner = _Learner(baseline, budget, reading, kept, equal=equal or task.metric == "macro_f1")
     several = () if task.single_label else baseline.multilabel_candidates
     candidates = several or baseline.candidates or NOTHING_TO_CHOOSE
     fits = {value: learner.choose(value) for value in candidates} if setting is None else {}
@@ -100,9 +102,10 @@ def run_baseline(
 class _Learner:
     """Fits a baseline to some of the labelled texts, which are read once."""
 
-    def __init__(self, baseline: Baseline, budget: LabelBudget, reading: Reading, *, equal: bool) -> None:
+    def __init__(self, baseline: Baseline, budget: LabelBudget, reading: Reading, pool: Sequence[str], *, equal: bool) -> None:
         self.baseline, self.budget, self.reading, self.equal = baseline, budget, reading, equal
         self.train = budget.whole.train.take(budget.train)
+        self.votes, self.pool_votes = (budget.whole.votes.of(texts) for texts in (self.train.texts, pool))
         self.rows = reading.rows(self.train.texts)
         self.held_out = None if budget.cross_validated else reading.rows(budget.choosing.texts)
         self.span = span_of(self.rows) if baseline.linear else None
@@ -116,7 +119,7 @@ class _Learner:
     def _learn(self, indices: np.ndarray, setting: float) -> Predict:
         """The model of ``fit``, of rows as in ``learned``."""
         labels, task, seed = self.train.labels[indices], self.budget.whole, self.budget.seed
-        rest = (self.reading.names, self.span is not None, self.equal)
+        rest = (self.reading.names, self.span is not None, self.equal, self.votes[indices], self.pool_votes)
         return self.baseline.fit(Sample(self.learned[indices], labels, self.reading.pool, task, seed, *rest), setting)
 
     def choose(self, setting: float) -> tuple[Any, Predict]:

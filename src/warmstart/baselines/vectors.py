@@ -53,7 +53,7 @@ def with_names(readable: Readable) -> Reading:
     if len(described) > 1:
         vectors = of_unit_length(np.asarray(rows.vectors([meanings[i] for i in described]), dtype=np.float64))
         names[described] = of_unit_length((vectors - vectors.mean(axis=0)) / rows.scale)
-    return Reading(rows, rows(readable.pool) if readable.pool else None, rows, names)
+    return replace(reading, names=names)
 
 
 def means_and_regression(sample: Sample, _: float = 0.0) -> Readout:
@@ -145,4 +145,4 @@ def standardised(readable: Readable) -> Reading:
     readable.words_of()
     scaler = StandardScaler().fit(np.asarray(vectors(readable.inputs), dtype=np.float64))
     rows = VectorRows(vectors, scaler.mean_, scaler.scale_)
-    return Reading(rows, saved=rows)
+    return Reading(rows, rows(readable.pool) if readable.pool else None, rows)

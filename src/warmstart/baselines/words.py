@@ -48,10 +48,10 @@ def present_word_pairs(readable: Readable) -> Reading:
     return _read(readable, word_pairs=True, weighted=False)
 
 
-def latent_semantic_analysis(readable: Readable) -> Reading:
+def latent_semantic_analysis(readable: Readable, dimensions: int = DIMENSIONS) -> Reading:
     """Rows are (N, D): TF-IDF of words in the directions of most variance (truncated SVD), of length 1 (Deerwester et al. 1990)."""
     known = _known_texts(readable, word_pairs=False, weighted=True)
-    words = replace(known.words, directions=_directions(known))
+    words = replace(known.words, directions=_directions(known, dimensions))
 
     def rows(inputs: Sequence[Any]) -> Any:
         return words.along_directions(known.rows(inputs))
@@ -121,9 +121,9 @@ def _of_two(matrix: Any, units: Sequence[int]) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=4)
-def _directions(known: _KnownTexts) -> np.ndarray:
+def _directions(known: _KnownTexts, dimensions: int) -> np.ndarray:
     """(D, V) directions of most variance."""
     from sklearn.utils.extmath import randomized_svd
 
-    size = min(DIMENSIONS, *known.matrix.shape)
+    size = min(dimensions, *known.matrix.shape)
     return np.asarray(randomized_svd(known.matrix, size, random_state=derive(0, "baseline", "svd") % 2**32)[2])

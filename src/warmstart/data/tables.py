@@ -260,17 +260,18 @@ class TextTable:
 
 
 class Tables:
-    """Reads each file once, whoever asks for it: the guess of columns, the examples, their groups."""
+    """Reads each file once, whoever asks for it: the guess of columns, the examples, their groups; ``without`` hides a column."""
 
-    def __init__(self) -> None:
-        self._read = dict[tuple[Any, ...], TextTable]()
+    def __init__(self, without: str | None = None) -> None:
+        self._read, self._hidden = dict[tuple[Any, ...], TextTable](), [without] if without else []
 
     def read(self, source: Source, file: Path) -> TextTable:
         """A whole table. Raises ``DataError`` for plain text, which has no columns, and for what cannot be read."""
         form = source_format(source, file)
         key = (file.absolute(), form, source.encoding, source.delimiter, source.sheet, source.header)
         if key not in self._read:
-            self._read[key] = read_table(source, file, form)
+            table = read_table(source, file, form)
+            self._read[key] = TextTable(table.frame.drop(self._hidden, strict=False), file)
         return self._read[key]
 
 

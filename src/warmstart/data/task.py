@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -82,6 +82,24 @@ class Split:
         return len(np.unique(self.units)) < len(self)
 
 
+class Votes(NamedTuple):
+    """The answers of a language model to texts: of another annotator, and never the truth."""
+
+    name: str = ""
+    """the column that holds them"""
+    answers: Mapping[str, int] = {}
+    """text -> the number of a label"""
+    people: Mapping[str, Mapping[str, int]] = {}
+    """person -> the same, where a table says who gave each label"""
+
+    def of(self, texts: Iterable[Any]) -> np.ndarray:
+        """(N,) the vote for each text, -1 for none."""
+        return np.array([self.answers.get(plain_text(text), -1) for text in texts], dtype=np.int64)
+
+
+NO_VOTES = Votes()
+
+
 @dataclass(frozen=True, eq=False)
 class Task(Shown, view="report.notebook:task_view"):
     """A labelled task, read and split."""
@@ -109,6 +127,8 @@ class Task(Shown, view="report.notebook:task_view"):
     """more text like that of the task, in memory"""
     random_texts: frozenset[str] | None = None
     """hashes of the training texts that were drawn at random; None: unknown"""
+    votes: Votes = NO_VOTES
+    """votes of a language model, if there are any"""
 
     @classmethod
     def from_lists(
@@ -213,9 +233,10 @@ class Task(Shown, view="report.notebook:task_view"):
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the texts, the labels and their descriptions, the groups, the metric and the type."""
+        """A hash of the texts, the labels and their descriptions, the votes, the groups, the metric and the type."""
         described = [dict(self.label_descriptions)] if self.label_descriptions else []
-        digest = hashlib.sha256(json.dumps([self.labels, self.metric, self.type, *described]).encode())
+        voted = [[*self.votes.answers.items()]] if self.votes.answers else []
+        digest = hashlib.sha256(json.dumps([self.labels, self.metric, self.type, *described, *voted]).encode())
         for split in self.splits().values():
             groups = [] if split.groups is None else [split.groups.tolist()]
             digest.update(json.dumps([split.texts, split.labels.tolist(), *groups], default=np.ndarray.tolist).encode())

@@ -220,6 +220,9 @@ class FitConfig(LabelledTableFlags):
     of a table without a label are texts to read"""
     unlabelled: FileInput[tuple[str, ...]] = ()
     """files of more texts without labels"""
+    votes: str | None = None
+    """the column of DATA with the labels that a language model gives; rows without a label then teach by these votes, as far as
+    they agree with your labels and help"""
     test: FileInput[str | None] = None
     """labelled test texts, in a table like DATA; default: each labelled text is left out in turn"""
     labels_file: FileInput[str | None] = None

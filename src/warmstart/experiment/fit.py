@@ -32,12 +32,13 @@ from warmstart.experiment.config import FEW_LABELS, RaceConfig, duration_seconds
 from warmstart.experiment.execution import baseline_within
 from warmstart.experiment.fit_result import FROZEN_FOLDS, FitResult, least_unlabelled
 from warmstart.experiment.inputs import trial_budget
-from warmstart.experiment.methods import reads_pool, stack_of
+from warmstart.experiment.methods import reads_pool, reads_votes, stack_of
 from warmstart.experiment.refit import refit
 from warmstart.experiment.stack import combine, trials_of_seed
 from warmstart.experiment.store import TrialPredictions, read_predictions
 from warmstart.experiment.sweep import Sweep, open_sweep, run_sweep
 from warmstart.experiment.trial import Limits, Method, OutOfFold, SweepRuns, Trial
+from warmstart.experiment.votes import DifferingVote, UsedVotes
 from warmstart.finetuning.calibration import confidence_and_correct, fitted_calibration, threshold_from
 from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.model.bundle import MOST_LEFT_OUT, Bundle, Calibration, LeftOutAnswers
@@ -52,7 +53,7 @@ from warmstart.stats.proportions import wilson_interval
 from warmstart.stats.shares import FEWEST_LABELLED
 from warmstart.system.console import console
 from warmstart.system.stopping import Terminated
-from warmstart.tasks.predict import predict
+from warmstart.tasks.predict import predict, raw_predictions
 from warmstart.tasks.scoring import score_test
 from warmstart.tasks.shares import Shares, shares
 from warmstart.tasks.thresholds import (
@@ -63,6 +64,7 @@ from warmstart.tasks.thresholds import (
     scores_left_out,
     thresholds_of,
 )
+from warmstart.tasks.votes import agreement_of
 
 MOST_WRONG, CONFIDENCE = 0.05, 0.95
 """largest share of wrong answers without a person, and the confidence level of that bound"""
@@ -82,6 +84,8 @@ SHARES = (0.35, 0.5, 0.7, 1.0)
 """shares of the labels that learn in each fold"""
 ROUND_NUMBERS = (20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 """numbers of further labels that may be spoken of"""
+MOST_COMPARED, SHOWN_DIFFERING = 300, 10
+"""texts whose votes are compared with the model, and the most that are shown"""
 MOST_COUNTED = 1000
 """texts without labels of which the labels are counted: with more, an interval from 100 labels would be 5% narrower at most"""
 
@@ -119,7 +123,7 @@ def fit_task(
     sweep, runs, missing = queue.run()
     tests = (result.no_signal for result in runs.results.values() if result.no_signal is not None)
     result = queue.result(out_of_fold(sweep, runs), budget.choosing, sweep.audit, missing, no_signal=next(tests, None))
-    result = replace(result, interrupted=queue.interrupted)
+    result = replace(result, interrupted=queue.interrupted, votes=(votes := _votes_in(result)))
     if not result.learned:
         return result
     method = next(method for method in sweep.methods if method.name == result.best.name)
@@ -140,7 +144,38 @@ def fit_task(
     tested = _tested(task, model, method.name, command or config) if len(task.test) else None
     sure = None if several else threshold_from(held_out.held_out, MOST_WRONG, CONFIDENCE)
     found_shares = _shares(model, pool.texts, seconds)
-    return replace(result, model=model, more=more, late=late, alone=sure, tested=tested, shares=found_shares)
+    votes = votes and replace(votes, differing=_differing_votes(model, task, pool.texts))
+    return replace(result, model=model, more=more, late=late, alone=sure, tested=tested, shares=found_shares, votes=votes)
+
+
+def _votes_in(result: FitResult) -> UsedVotes | None:
+    """The votes of the task of a fit, and what they add to its choice; None without votes."""
+    if not (found := agreement_of(result.task)):
+        return None
+    without = replace(result, candidates=tuple(method for method in result.candidates if not method.votes))
+    expected = (result.selected.expected.value, without.selected.expected.value)
+    return UsedVotes(found, result.best.votes, result.task.metric, expected)
+
+
+def _differing_votes(model: Bundle | Stack, task: Task, pool: Sequence[str]) -> tuple[DifferingVote, ...]:
+    """The texts on whose votes the model believes least, of a random sample of those of the pool that have votes."""
+    voted = [text for text in _readable_by(model, pool) if text in task.votes.answers]
+    texts = [voted[place] for place in rng(0, "votes that are compared").permutation(len(voted))[:MOST_COMPARED]]
+    if not texts:
+        return ()
+    probabilities, votes = raw_predictions(model, texts), task.votes.of(texts)
+    best, believed = probabilities.argmax(axis=1), probabilities[np.arange(len(texts)), votes]
+    order = [place for place in np.argsort(believed, kind="stable").tolist() if best[place] != votes[place]]
+    return tuple(
+        DifferingVote(texts[place], task.labels[votes[place]], task.labels[best[place]], float(probabilities[place].max()))
+        for place in order[:SHOWN_DIFFERING]
+    )
+
+
+def _readable_by(model: Bundle | Stack, pool: Sequence[str]) -> Sequence[str]:
+    """The texts of a pool that a model can read: all, but of one that reads other columns those that come with them."""
+    whole = isinstance(model, Stack) and model.beside
+    return [text for text in pool if isinstance(text, RowText)] if whole else pool
 
 
 def _shares(model: Bundle | Stack, pool: Sequence[str], seconds: float) -> Shares | None:
@@ -148,8 +183,7 @@ def _shares(model: Bundle | Stack, pool: Sequence[str], seconds: float) -> Share
 
     None if few texts are known, or can be read.
     """
-    if isinstance(model, Stack) and model.beside:
-        pool = [text for text in pool if isinstance(text, RowText)]
+    pool = _readable_by(model, pool)
     few = not model.calibration or not model.calibration.left_out or len(model.calibration.left_out.labels) < FEWEST_LABELLED
     if few or len(pool) < FEWEST_LABELLED:
         return None
@@ -291,7 +325,9 @@ class _Queue:
 
     def __init__(self, sweep: Sweep, pool: Sequence[str], result: Callable[..., FitResult]) -> None:
         few = len(sweep.budget(None)) < FEW_LABELS
-        alone = (method for method in sweep.methods if not method.combines and (few or not _reads_much(method)))
+        alone = (
+            method for method in sweep.methods if not method.combines and (few or reads_votes(method) or not _reads_much(method))
+        )
         self.methods = sorted(alone, key=lambda method: (method.fine_tunes, _reads_much(method)))
         self.until, self.limits, self.result = sweep.context.limits.deadline, Limits(in_turn=True), result
         self.sweep = replace(sweep, context=sweep.context.model_copy(update={"limits": self.limits}))
@@ -315,7 +351,8 @@ class _Queue:
         runs = self._finished(self.methods)
         finished = [method for method in self.methods if any(trial in runs.results for trial in runs.of(method))]
         missing = (method.name for method in self.methods if method not in finished and method.name not in self.limits.beaten)
-        methods = (*finished, stack_of(finished))
+        plain = [method for method in finished if not reads_votes(method)]
+        methods = (*finished, stack_of(plain), *([stack_of(finished)] if len(plain) < len(finished) else []))
         return replace(self.sweep, methods=methods), self._finished(methods), tuple(missing)
 
     def _finished(self, methods: Sequence[Method]) -> SweepRuns:
@@ -388,7 +425,9 @@ def out_of_fold(sweep: Sweep, runs: SweepRuns) -> tuple[OutOfFold, ...]:
         labels, right = _given(sweep.task, split, probabilities)
         score = scores_left_out(sweep.task, split, probabilities).score(sweep.task.metric)
         method, gain = trial.method, result.gain[0] if result.gain else 0.0
-        predictions.append(OutOfFold(method.name, method.family, probabilities, labels, right, score, gain, result.seconds))
+        voted = {member.method.id for member in (runs.trials if method.combines else [trial]) if reads_votes(member.method)}
+        votes = bool(voted & {method.id, *(name for name, *_ in result.members)})
+        predictions.append(OutOfFold(method.name, method.family, probabilities, labels, right, score, gain, result.seconds, votes))
     return tuple(predictions)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warmstart.errors import ModelError
-from warmstart.experiment.choose import BESIDE, MAJORITY_LABEL, TRANSFER, other_side, place_of_stack
+from warmstart.experiment.choose import BESIDE, MAJORITY_LABEL, TRANSFER, other_side
 from warmstart.experiment.label_findings import never_recognised, rows_of_labels, unseen_labels
 from warmstart.experiment.trial import OutOfFold
 from warmstart.notebook import Shown
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from warmstart.data.audit import Audit
     from warmstart.data.task import Split, Task
     from warmstart.experiment.beside import OtherColumns
+    from warmstart.experiment.votes import UsedVotes
     from warmstart.model.bundle import Bundle
     from warmstart.model.stack import Stack
     from warmstart.stats.abstention import Threshold
@@ -94,6 +95,8 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
     """other columns that were tried beside the texts; None: there are none"""
     tested: Estimate | None = None
     """the task's metric on the test texts that were given"""
+    votes: UsedVotes | None = None
+    """votes of a language model, if there are any"""
     shares: Shares | None = None
     """shares of the labels among the texts without labels, if there are enough of both"""
     model: Bundle | Stack | None = field(default=None, repr=False, compare=False)
@@ -148,8 +151,10 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
         A text without another of its label is wrong when it is left out.
         """
-        units, metric, favourite = self.left_out.units, metric or self.task.metric, place_of_stack([one.family for one in methods])
-        favourite = next((place for place, one in enumerate(methods) if one.name.endswith(BESIDE)), favourite)
+        units, metric = self.left_out.units, metric or self.task.metric
+        stacks = [number for number, one in enumerate(methods) if one.family == "stack"]  # of equal ones that without votes
+        favourite = sorted(stacks, key=lambda number: -methods[number].score) or None
+        favourite = [number for number, one in enumerate(methods) if one.name.endswith(BESIDE)] or favourite
         known = self.task.train.labels
         single = np.empty(0, dtype=np.int64) if self.several else known[~np.isin(known, self.left_out.labels)]
         units = np.append(units, units.max() + 1 + np.arange(len(single)))
@@ -319,9 +324,9 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
 
     @property
     def label_sentences(self) -> tuple[str, ...]:
-        """Sentences on several labels per text: those given that are right, those found, all metrics, and texts that get none."""
+        """Sentences on votes; on several labels per text: those given that are right, those found, all metrics, texts with none."""
         if not (scores := self.by_metric):
-            return ()
+            return (self.votes.sentence,) if self.votes else ()
         none = without_label(float(np.mean(~self.best.predicted.any(axis=1))))
         whole = (
             f"On your own texts, left out: micro-F1 {scores['micro_f1']:.2f}, macro-F1 {scores['macro_f1']:.2f}; all labels are "
@@ -479,6 +484,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
             "test": self.tested._asdict() if self.tested else None,
             "shares": self.shares.rows if self.shares else None,
             "columns": self.columns.to_dict() if self.columns else None,
+            "votes": self.votes.to_dict() if self.votes else None,
             "majority": {"label": self.majority[0], "share": self.majority[1]},
             "methods": [
                 {"method": one.name, "family": one.family, "score": one.score, "gain": one.gain, "seconds": one.seconds}

@@ -28,6 +28,7 @@ from warmstart.system.console import console
 from warmstart.system.storage import sha256
 from warmstart.tasks import task_type_of
 
+VOTED_STACK = "stack with votes"
 OWN = "own"
 """folder of the backbones that were pretrained on the task's own text, in the folder of the run"""
 
@@ -86,13 +87,20 @@ def _called(method: Method) -> set[str]:
 
 
 def stack_of(methods: Sequence[Method]) -> Method:
-    """The combination of the surest of these methods."""
-    return Method(name="stack", family="stack", backbone_digest=sha256(json.dumps([method.id for method in methods]).encode()))
+    """The combination of the surest of these methods; another one with methods that read votes."""
+    of = {"name": VOTED_STACK, "scheme": "votes"} if any(map(reads_votes, methods)) else {"name": "stack"}
+    return Method(**of, family="stack", backbone_digest=sha256(json.dumps([method.id for method in methods]).encode()))
 
 
 def reads_pool(method: Method) -> bool:
     """True if a method reads texts without labels."""
     return method.family in ("baseline", "frozen") and BASELINES[method.scheme or method.name].reads_pool
+
+
+def reads_votes(method: Method) -> bool:
+    """True if a method reads votes of a language model, or may combine methods that do."""
+    name = method.scheme or method.name
+    return method.scheme == "votes" if method.combines else name in BASELINES and BASELINES[name].reads_votes
 
 
 FROZEN_RATE, SMALL_RATE, LARGE_RATE = 2e-3, 1e-3, 3e-4

@@ -39,6 +39,7 @@ from warmstart.experiment.methods import (
     only_named,
     own_backbone,
     reads_pool,
+    reads_votes,
     with_own_pretraining,
 )
 from warmstart.experiment.stack import trials_of_seed
@@ -318,7 +319,7 @@ def _stacks(sweep: Sweep, trials: Sequence[Trial], results: Mapping[Trial, Trial
     stacks = dict[Trial, TrialResult]()
     for method in [method for method in sweep.methods if method.combines]:
         for seed in sorted({trial.seed for trial in trials if not trial.same_for_every_seed} or {sweep.config.seed}):
-            members = trials_of_seed(trials, seed)
+            members = [trial for trial in trials_of_seed(trials, seed) if reads_votes(trial.method) <= reads_votes(method)]
             tried = {"learning_rates": sweep.config.learning_rates}  # its members choose from these
             trial = members[0].model_copy(update={"method": method, "seed": seed} | tried)
             if all(member in results for member in members):

@@ -227,3 +227,5 @@ class OutOfFold(NamedTuple):
     """nats per text over the label frequencies, calibrated"""
     seconds: float
     """seconds of one fit"""
+    votes: bool = False
+    """True if it has learned from votes of a language model"""

@@ -182,7 +182,7 @@ def metric_words(metric: str) -> str:
 def glossed(name: str) -> str:
     """The name of a method for a reader who meets it for the first time."""
     first, plus, more = name.partition(" + ")
-    return f"stack (several methods, averaged){plus}{more}" if first == "stack" else name
+    return f"{first} (several methods, averaged){plus}{more}" if first in ("stack", "stack with votes") else name
 
 
 def use_sentence(name: str, metric: str, score: Estimate, known_from: str) -> str:

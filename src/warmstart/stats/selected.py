@@ -18,6 +18,8 @@ from warmstart.stats.differences import MethodScores, paired_difference
 from warmstart.stats.intervals import Estimate
 from warmstart.stats.proportions import effective_cases, wilson_interval
 
+Favourite = int | Sequence[int] | None
+"""number of the method that is selected unless another is ahead of it beyond chance; of several the best"""
 _RESAMPLES = 1000
 """resamples of the texts, in which the choice is made again"""
 WIDER = 1.6
@@ -46,7 +48,7 @@ class SelectedScore:
     """score of the method out of fold on 1,000 resamples of the texts, which are the same for other methods of these texts"""
 
 
-def selected_accuracy(right: np.ndarray, units: np.ndarray | None = None, favourite: int | None = None) -> SelectedScore:
+def selected_accuracy(right: np.ndarray, units: np.ndarray | None = None, favourite: Favourite = None) -> SelectedScore:
     """The most accurate of M methods, and the accuracy to expect of it after fitting it to all N texts.
 
     ``right`` (M, N) is 1 where a method predicted a text correctly out of fold, else 0; ``units`` (N,) are equal for texts that
@@ -63,7 +65,7 @@ def selected_accuracy(right: np.ndarray, units: np.ndarray | None = None, favour
 
 
 def selected_f1(
-    predicted: np.ndarray, labels: np.ndarray, average: str, units: np.ndarray | None = None, favourite: int | None = None
+    predicted: np.ndarray, labels: np.ndarray, average: str, units: np.ndarray | None = None, favourite: Favourite = None
 ) -> SelectedScore:
     """The method with the highest F1, ``average`` macro or micro: ``labels`` (N, C) are 1 where a text has a label, else 0.
 
@@ -104,7 +106,7 @@ def out_of_reach(right: np.ndarray, rival: np.ndarray, units: np.ndarray) -> boo
     return float(np.mean(draws @ lead >= 0)) < HARDLY
 
 
-def selected_method(methods: Sequence[MethodScores], texts: int, favourite: int | None = None) -> SelectedScore:
+def selected_method(methods: Sequence[MethodScores], texts: int, favourite: Favourite = None) -> SelectedScore:
     """The best method by scores on ``texts`` left out once, between 0 and 1 and on the same resamples for all methods.
 
     Scores of several seeds on one split count with their mean, on each resample that of as many seeds drawn anew, which is all that
@@ -146,7 +148,7 @@ def worse_out_of_fold(one: MethodScores, other: MethodScores, *, comparisons: in
 
 
 def _selected(
-    figures: np.ndarray, score: Callable[[np.ndarray], np.ndarray], units: np.ndarray | None, favourite: int | None
+    figures: np.ndarray, score: Callable[[np.ndarray], np.ndarray], units: np.ndarray | None, favourite: Favourite
 ) -> SelectedScore:
     """The best of M methods by a score between 0 and 1, and the score to expect after fitting it to all N texts.
 
@@ -161,14 +163,19 @@ def _selected(
     return _corrected(score(figures.mean(axis=1)), resampled, len(sizes), favourite)
 
 
-def needed_lead(resampled: np.ndarray, favourite: int | None) -> np.ndarray:
-    """(M,) the lead over the favourite that each of M methods must have, from scores on resamples (R, M); 0 without a favourite."""
-    beside = resampled if favourite is None else resampled[:, [favourite]]
-    return np.asarray(LEAD * (resampled - beside).std(axis=0))
+def needed_lead(resampled: np.ndarray, favourite: Favourite) -> np.ndarray:
+    """(M,) the lead over the favourite that each of M methods must have, from scores on resamples (R, M); 0 without a favourite.
+
+    Of several favourites, none of which needs a lead, the first counts.
+    """
+    favourites = [] if favourite is None else [*np.atleast_1d(favourite)]
+    needed = LEAD * (resampled - (resampled[:, favourites[:1]] if favourites else resampled)).std(axis=0)
+    needed[favourites] = 0
+    return np.asarray(needed)
 
 
 def _corrected(
-    scores: np.ndarray, resampled: np.ndarray, texts: float, favourite: int | None, widening: float = WIDER
+    scores: np.ndarray, resampled: np.ndarray, texts: float, favourite: Favourite, widening: float = WIDER
 ) -> SelectedScore:
     """The best of M methods, and the score to expect of it, from ``scores`` (M,), also on R resamples of the texts (R, M).
 

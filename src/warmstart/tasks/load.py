@@ -189,13 +189,17 @@ def labelled_task(
     test: str | None = None,
     unlabelled: Sequence[str] = (),
     columns: Sequence[str] | None = None,
+    votes: str | None = None,
 ) -> Task:
     """The labelled texts of a table or a manifest, all of which learn, those without a label, and ``test`` texts if named.
 
     Blank texts are left out. ``flags`` say how a table is read; ``unlabelled`` names files of more texts; ``columns`` are other
-    columns that come with the texts, as for ``load_whole_task``. Raises ``ConfigError`` or ``DataError`` for what cannot be read.
+    columns that come with the texts, as for ``load_whole_task``; ``votes`` is a column that is not read (``tasks/votes.py`` reads
+    it). Raises ``ConfigError`` or ``DataError`` for what cannot be read.
     """
-    task = load_whole_task(place, flags, test, columns=columns)
+    if votes and votes in (flags.text_column, flags.label_column):
+        raise ConfigError(f"--votes must name a column of its own, but {votes} is that of the texts or labels; name another")
+    task = load_whole_task(place, flags, test, tables=Tables(without=votes), columns=columns)
     learned, tested = (_with_text(split, place) for split in (task.train, task.test))
     more = [Source.build({"path": path, "document": "line", **reading_alike(task.reading, path, {})}) for path in unlabelled]
     return replace(task, train=learned, test=tested, unlabelled=(*task.unlabelled, *more))

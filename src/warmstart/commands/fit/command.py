@@ -28,6 +28,7 @@ from warmstart.runs.steps import TaskPlace
 from warmstart.system.console import called, console, quietly
 from warmstart.system.storage import atomic_write
 from warmstart.tasks.load import labelled_task, with_descriptions, with_metric
+from warmstart.tasks.votes import with_votes
 
 FIT_FILE = "fit.json"
 SHARE_OF_TRIALS, LAST_SECONDS = 0.9, 20
@@ -44,6 +45,8 @@ def fit_data(config: FitConfig) -> FitResult:
     task = read_labelled(config)
     if config.labels_file:
         task = with_descriptions(task, config.labels_file)
+    if config.votes:
+        task = with_votes(task, Path(config.data), config, config.votes)
     task = with_metric(task, config.metric)
     how = {"schemes": config.schemes, "out": config.out, "seed": config.seed}
     with quietly(f"trying methods, for up to {config.minutes:g} minutes"):
@@ -78,6 +81,7 @@ class FitOptions(TypedDict, total=False):
     label: str
     """the field ``label_column``"""
     unlabelled: Sequence[str]
+    votes: str
     encoders: Sequence[str]
     columns: Sequence[str] | None
     """other columns of the table that are read beside the text; None: none, default: those that help"""
@@ -112,7 +116,8 @@ def _task_of(texts: Any, labels: Sequence[Any] | None, options: FitOptions, fold
         place = Path(texts) if isinstance(texts, str | Path) else write_frame(texts, folder / "frame.ndjson")
         flags = LabelledTableFlags(text_column=options.get("text"), label_column=options.get("label"))
         with nullcontext() if isinstance(texts, str | Path) else called(place, "the frame"):
-            task = labelled_task(place, flags, columns=options.get("columns", ()))
+            task = labelled_task(place, flags, columns=options.get("columns", ()), votes=options.get("votes"))
+            task = with_votes(task, place, flags, options["votes"]) if "votes" in options else task
         task = replace(task, unlabelled_texts=(*task.unlabelled_texts, *more))
     return with_metric(task, options.get("metric"))
 
@@ -151,5 +156,5 @@ def read_labelled(config: FitConfig) -> Task:
     """The labelled texts, those without a label, and the test texts that were named."""
     if config.columns and config.no_columns:
         raise ConfigError("--no-columns reads the text alone, but --columns names others; give one of them")
-    columns = None if config.no_columns else config.columns
-    return labelled_task(Path(config.data), config, test=config.test, unlabelled=config.unlabelled, columns=columns)
+    columns, more = None if config.no_columns else config.columns, config.unlabelled
+    return labelled_task(Path(config.data), config, test=config.test, unlabelled=more, columns=columns, votes=config.votes)

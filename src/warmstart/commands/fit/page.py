@@ -10,14 +10,17 @@ from warmstart.config import Config
 from warmstart.data.budget import FOLDS
 from warmstart.experiment.choose import LEARNABLE
 from warmstart.experiment.fit_result import FROZEN_FOLDS, FitResult
+from warmstart.experiment.votes import UsedVotes
 from warmstart.report.parts import Figure, Report, Section, Table
 from warmstart.report.sections import audit_section, shares_section, verdict_report, write_run_page
 from warmstart.runs.steps import TaskPlace
 from warmstart.runs.verdict import ACCURACY, metric_words
-from warmstart.stats.formatting import percent, percent_value
+from warmstart.stats.formatting import percent, percent_range, percent_value
 from warmstart.stats.intervals import Estimate
 from warmstart.stats.proportions import wilson_interval
 from warmstart.stats.selected import SelectedScore
+
+SHOWN_CHARACTERS = 300
 
 
 def write_fit_page(result: FitResult, config: Config, folder: Path, view: Report | None = None) -> Path:
@@ -30,7 +33,8 @@ def fit_view(result: FitResult, folder: Path | None = None, place: TaskPlace | N
     """The report in a notebook: the method, its rival, and where it fails; with commands once the run has a folder."""
     labels = [_labels_section(result)] if result.learned else []
     counted = [shares_section(result.shares)] if result.shares and result.learned else []
-    sections = (*labels, *counted, _methods_section(result))
+    votes = [_votes_section(result.votes)] if result.votes else []
+    sections = (*labels, *votes, *counted, _methods_section(result))
     return verdict_report(f"Fit: {result.task.name}", result.verdict(folder, place), sections)
 
 
@@ -39,6 +43,20 @@ def _labels_section(result: FitResult) -> Section:
     last = ("found, %", "right of those given, %") if result.several else ("right, %", "most often taken for")
     table = Table(("label", "labelled texts", *last), result.label_rows())
     return Section("Labels", ("Each text when it is left out.",), (table,))
+
+
+def _votes_section(votes: UsedVotes) -> Section:
+    """How good the votes of a language model are, and the texts to label next."""
+    found, (most, likely) = votes.agreement, ("most frequent other vote", "95% interval")
+    rows = [
+        (name, f"{count:,}", percent_value(share.value), percent_range(*share[1:]), other or "-")
+        for name, count, share, other in found.labels
+    ]
+    header = ("label", "texts with both", "votes that agree, %", likely, most)
+    differing = [(one.text[:SHOWN_CHARACTERS], one.vote, one.predicted, percent_value(one.confidence)) for one in votes.differing]
+    tables = [Table(header, rows)] if rows else []
+    tables += [Table(("label next", "vote", "the model says", "how sure it is, %"), differing)] if differing else []
+    return Section(f"Votes of {found.name}", tuple(filter(None, [votes.sentence, found.replacing])), tuple(tables))
 
 
 def _methods_section(result: FitResult) -> Section:
