@@ -20,7 +20,7 @@ from warmstart.seeding import rng
 from warmstart.stats.formatting import percent_value
 from warmstart.system.console import console
 
-NAMES = ("r8", "emotion", "imdb-train")
+NAMES = ("emotion", "imdb-train", "20newsgroups-train", "r8")
 LABELLED, OTHERS, DRAWS = 200, 1000, 10
 REGIONS, PRODUCTS = ("north", "south", "east", "west", "abroad"), ("basic", "plus", "family")
 

@@ -25,7 +25,7 @@ from warmstart.stats.calibration import apply_temperature
 from warmstart.stats.formatting import of_100
 from warmstart.stats.selected import LEAD
 
-FEWEST_TEXTS = 40
+_FEWEST_TEXTS = 40
 """independent texts below which other columns are not tried"""
 HALF_WAY = 0.5
 """a column may give the label away if it alone is right on more than the texts, and on this share of what the commonest label
@@ -90,7 +90,7 @@ def try_columns(split: Split, answers: np.ndarray, text: Calibration, named: Seq
     other columns, or are few.
     """
     rows = [row for row in split.texts if isinstance(row, RowText)]
-    if len(rows) < len(split) or len(np.unique(split.units)) < FEWEST_TEXTS:
+    if len(rows) < len(split) or len(np.unique(split.units)) < _FEWEST_TEXTS:
         return None
     answers = apply_temperature(answers, text.temperature, split.labels.ndim == 2)
     forms = column_forms(rows, named or [*rows[0].cells])
