@@ -28,7 +28,7 @@ from warmstart.baselines.vectors import (
     standardised,
     with_names,
 )
-from warmstart.baselines.votes import VOTE_DIMENSIONS, VOTE_WEIGHTS, regression_with_votes
+from warmstart.baselines.votes import VOTE_DIMENSIONS, regression_with_votes
 from warmstart.baselines.words import (
     latent_semantic_analysis,
     present_word_pairs,
@@ -51,8 +51,7 @@ _CLASSES, _NUMBERS = ("classification",), ("regression",)
 _READ: dict[str, Any] = {"pool_limit": VECTOR_POOL_LIMIT, "limited_because": "each is read by the network", **_VECTORS}
 _VOTES: dict[str, Any] = {
     "types": _CLASSES,
-    "setting": "weight of a vote",
-    "candidates": VOTE_WEIGHTS,
+    "note": "a text with a vote weighs 0.3",
     "reads_votes": True,
     **_POOL,
 }
