@@ -3,7 +3,7 @@
 A text with a label says log p(y | x). One with a vote v says the log of the sum over labels y of p(v | y) p(y | x), where p(v | y)
 is counted among the texts that learn and have both (the corrected loss of Patrini et al. 2017, with trusted labels: Hendrycks et
 al. 2018). A vote that says nothing, p(v | y) alike for all y, then moves nothing; one that always errs in the same way tells as
-much as a right one. How frequent labels are is learned, too: texts with votes are no selection of people's.
+much as a right one. As in other methods, how frequent labels are is taken out again where all count as equally likely.
 
 Letters: N texts, M texts of the pool, D width, C classes.
 """
@@ -36,7 +36,7 @@ def regression_with_votes(sample: Sample, _: float = 0.0) -> Readout:
     weights = np.append(np.ones(len(sample.labels)), np.full(len(given), VOTE_WEIGHT))
     rows = of_unit_length(sample.rows)
     rows = np.concatenate([rows, of_unit_length(sample.pool[voted])]) if len(given) else rows
-    return _fitted(rows, evidence, weights).spread(present, classes)
+    return _fitted(rows, evidence, weights, equal=sample.equal).spread(present, classes)
 
 
 def confusion_of_votes(labels: np.ndarray, votes: np.ndarray, classes: int) -> np.ndarray:
@@ -49,8 +49,11 @@ def confusion_of_votes(labels: np.ndarray, votes: np.ndarray, classes: int) -> n
     return np.asarray((counts + PRIOR_VOTES * usual) / (counts.sum(axis=1, keepdims=True) + PRIOR_VOTES))
 
 
-def _fitted(rows: np.ndarray, evidence: np.ndarray, weights: np.ndarray) -> LinearReadout:
-    """The regression on ``rows`` (N + M, D), by the probability of what is known of each under a label, ``evidence`` (N + M, C)."""
+def _fitted(rows: np.ndarray, evidence: np.ndarray, weights: np.ndarray, *, equal: bool) -> LinearReadout:
+    """The regression on ``rows`` (N + M, D), by the probability of what is known of each under a label, ``evidence`` (N + M, C).
+
+    With ``equal`` the labels' frequencies, which its intercepts hold, are taken out again (``fitted_logistic``).
+    """
     from scipy.optimize import minimize
     from scipy.special import softmax
 
@@ -66,4 +69,8 @@ def _fitted(rows: np.ndarray, evidence: np.ndarray, weights: np.ndarray) -> Line
 
     limits = {"maxiter": MOST_STEPS, "gtol": GRADIENT_OF_VOTES, "ftol": 1e-7}
     columns = minimize(loss, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B", options=limits).x.reshape(shape)
-    return LinearReadout(columns[:-1], columns[-1], unit_length=True)
+    bias = columns[-1]
+    if equal:
+        believed = softmax(rows @ columns[:-1] + bias, axis=1) * evidence
+        bias = bias - np.log(weights @ (believed / believed.sum(axis=1, keepdims=True)))
+    return LinearReadout(columns[:-1], bias, unit_length=True)
