@@ -41,7 +41,7 @@ class UsedVotes:
         with_votes, without = (score_words(self.metric, score) for score in self.expected)
         if with_votes == without:
             return f"{self.agreement.sentence}; used, for less than 1 more of 100 right."
-        return f"{self.agreement.sentence}; used: {with_votes}, {without} without them."
+        return f"{self.agreement.sentence}; used: with them {with_votes}, without {without}."
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, fit for JSON."""
