@@ -20,7 +20,7 @@ from warmstart.seeding import rng
 from warmstart.stats.formatting import percent_value
 from warmstart.system.console import console
 
-NAMES = ("emotion", "imdb-train", "20newsgroups-train", "r8")
+NAMES = ("emotion", "imdb-train", "trec", "20newsgroups-train", "r8")
 LABELLED, OTHERS, DRAWS = 200, 1000, 10
 REGIONS, PRODUCTS = ("north", "south", "east", "west", "abroad"), ("basic", "plus", "family")
 
@@ -61,9 +61,10 @@ def run() -> str:
     rows = []
     for name in NAMES:
         train, test = ([row for row in part if row[0]] for part in SETS[name].read())
+        whole = train + test if SETS[name].development else train
         for told in (True, False):
             with console.capture():
-                draws = [draw for seed in range(DRAWS) if (draw := one_draw(train + test, seed, told=told)) is not None]
+                draws = [draw for seed in range(DRAWS) if (draw := one_draw(whole, seed, told=told)) is not None]
             alone, both, read, gain = np.mean(draws, axis=0)
             spread = float(np.std([draw[1] - draw[0] for draw in draws], ddof=1)) / len(draws) ** 0.5
             difference = f"{100 * (both - alone):+.1f} ± {100 * 2 * spread:.1f}"
