@@ -13,17 +13,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import polars as pl
 
 from warmstart.config import Config
-from warmstart.data.columns import cells_of, is_prose
 from warmstart.data.label_cells import MISSING
 from warmstart.errors import DataError
 from warmstart.stats.formatting import first_of
 from warmstart.system.console import print_once
+
+if TYPE_CHECKING:
+    import polars as pl
 
 MOST_LEVELS, FEWEST_ROWS = 40, 5
 """different values that a category keeps at most, and the rows that each must have; others count as one"""
@@ -73,8 +74,11 @@ class ColumnForm(Config):
 
 def other_columns(frame: pl.DataFrame, taken: Sequence[str]) -> tuple[str, ...]:
     """The columns, but those that are ``taken``, which hold numbers, dates or categories; no texts, names and lists."""
+    from warmstart.data.columns import cells_of  # predicting needs no tables
+
     first = frame.head(_LOOKED_AT)
-    return tuple(name for name in first.columns if name not in taken and _form(name, _strings(first[name])) is not None)
+    free = [name for name in first.columns if name not in taken and not first[name].dtype.is_nested()]
+    return tuple(name for name in free if _form(name, cells_of(first[name])) is not None)
 
 
 def column_forms(rows: Sequence[RowText], names: Sequence[str]) -> tuple[ColumnForm, ...]:
@@ -95,16 +99,16 @@ def cell_matrix(forms: Sequence[ColumnForm], rows: Sequence[Any]) -> np.ndarray:
     return np.concatenate(parts, axis=1) if parts else np.zeros((len(rows), 0))
 
 
-def _strings(column: pl.Series) -> list[str]:
-    return [] if column.dtype.is_nested() else cells_of(column)
-
-
 def _cells(rows: Sequence[RowText], name: str) -> list[str]:
     return ["" if row.cells[name] is None else str(row.cells[name]).strip() for row in rows]
 
 
 def _form(name: str, cells: Sequence[str]) -> ColumnForm | None:
     """The form of a column; None if its cells are all blank or alike, or are texts or names."""
+    import polars as pl
+
+    from warmstart.data.columns import is_prose
+
     filled = [cell for cell in cells if cell.lower() not in MISSING]
     if not filled or len({*cells}) < 2:
         return None

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 
 from warmstart.data.encode import Encoded, cut_sentence, cut_tokens
-from warmstart.data.source import Source
-from warmstart.data.tables import frame_table
 from warmstart.errors import DataError
 from warmstart.model.bundle import Bundle
 from warmstart.model.inference import embed
@@ -21,7 +19,6 @@ from warmstart.stats.abstention import conformal_p_values
 from warmstart.stats.calibration import apply_temperature
 from warmstart.tasks import TASK_TYPES, task_type_for
 from warmstart.tasks.thresholds import at_thresholds, thresholds_of
-from warmstart.tasks.trained_on import reading_of_model
 
 if TYPE_CHECKING:
     from warmstart.model.fitted import FittedBaseline
@@ -127,6 +124,10 @@ def as_inputs(inputs: Iterable[Any], model: Any = None) -> list[Any]:
     """
     if isinstance(inputs, Mapping | bytes) or hasattr(inputs, "columns"):
         if getattr(model, "beside", None) and not isinstance(inputs, bytes):
+            from warmstart.data.source import Source
+            from warmstart.data.tables import frame_table
+            from warmstart.tasks.trained_on import reading_of_model
+
             source = Source.build({"path": "the frame", **reading_of_model(model)})
             return frame_table(inputs, (source.text, *source.columns)).inputs(source)
         raise DataError(
