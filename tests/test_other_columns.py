@@ -175,21 +175,6 @@ def test_columns_help_where_they_tell_and_do_no_harm_where_they_are_noise(classe
             assert promised < 0.5
 
 
-def test_noise_does_not_teach_how_frequent_labels_are() -> None:
-    """Answers that take labels as equally likely are left so, unless the sample is known to be random."""
-    read = {True: 0, False: 0}
-    for seed in range(6):
-        chance = rng(seed, "unbalanced")
-        labels = (chance.random(200) < 0.12).astype(np.int64)
-        rows = tuple(RowText(f"text {row}", {"noise": float(chance.normal())}) for row in range(200))
-        answers = answers_to(labels, 2, chance)
-        for equal in read:
-            found = try_columns(Split(rows, labels), answers, Calibration(), equal=equal)
-            read[equal] += bool(found and found.model)
-    assert read[True] == 0
-    assert read[False] >= 4
-
-
 @pytest.mark.parametrize("leak", ["copy", "after", "order"])
 def test_a_column_that_gives_the_label_away_is_named_and_left_out(leak: str) -> None:
     chance, labels = rng(1, leak), np.arange(120) * 3 // 120

@@ -42,34 +42,26 @@ class _Answers:
 
 
 def boosted(
-    forms: Sequence[ColumnForm],
-    cells: np.ndarray,
-    answers: np.ndarray,
-    labels: np.ndarray,
-    weights: np.ndarray,
-    text: Calibration,
+    forms: Sequence[ColumnForm], cells: np.ndarray, answers: np.ndarray, labels: np.ndarray, text: Calibration
 ) -> BesideText:
     """Trees of all rounds, learned from cells (N, D), answers (N, C) out of fold, and labels (N,) or (N, C) of 0 and 1.
 
-    ``weights`` (N,) are those of the rows, ``text`` is the calibration of the answers. A label that no row has, or that all have,
-    gets no tree.
+    ``text`` is the calibration of the answers. A label that no row has, or that all have, gets no tree.
     """
     kept = np.random.default_rng(0).permutation(len(cells))[:_MOST_ROWS]
-    rows, answers, labels, weights = joined_rows(cells, answers)[kept], answers[kept], labels[kept], weights[kept]
+    rows, answers, labels = joined_rows(cells, answers)[kept], answers[kept], labels[kept]
     if several := labels.ndim == 2:
         by_label = [
-            _rounds(rows, np.column_stack([1 - answers[:, label], answers[:, label]]), labels[:, label], weights, label)
+            _rounds(rows, np.column_stack([1 - answers[:, label], answers[:, label]]), labels[:, label], label)
             for label in np.flatnonzero(labels.min(axis=0) < labels.max(axis=0)).tolist()
         ]
         rounds = [tuple(tree for trees in turn for tree in trees) for turn in zip(*by_label, strict=True)]
     else:
-        rounds = _rounds(rows, answers, labels, weights)
+        rounds = _rounds(rows, answers, labels)
     return BesideText(forms=tuple(forms), rounds=tuple(rounds), several=several, text=text)
 
 
-def _rounds(
-    rows: np.ndarray, answers: np.ndarray, labels: np.ndarray, weights: np.ndarray, only: int | None = None
-) -> list[tuple[BoostedTree, ...]]:
+def _rounds(rows: np.ndarray, answers: np.ndarray, labels: np.ndarray, only: int | None = None) -> list[tuple[BoostedTree, ...]]:
     """The trees of each round for labels (N,); all for the label ``only``, if it is given."""
     from sklearn.ensemble import GradientBoostingClassifier
 
@@ -84,7 +76,7 @@ def _rounds(
         subsample=_SHARE,
         max_features=min(_MOST_NUMBERS, max(1, round(_SHARE * rows.shape[1]))),
         random_state=0,
-    ).fit(rows, labels, weights)
+    ).fit(rows, labels)
     numbers = present if len(present) > 2 else present[1:]
     return [
         tuple(_tree(part.tree_, only if only is not None else number) for part, number in zip(turn, numbers.tolist(), strict=True))

@@ -83,13 +83,11 @@ def _listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
 
 
-def try_columns(
-    split: Split, answers: np.ndarray, text: Calibration, named: Sequence[str] = (), *, equal: bool = False
-) -> OtherColumns | None:
+def try_columns(split: Split, answers: np.ndarray, text: Calibration, named: Sequence[str] = ()) -> OtherColumns | None:
     """What the other columns add to ``answers`` (N, C) out of fold, of which ``text`` is the calibration.
 
-    Columns that were ``named`` are all read; of others those that give the label away are left out. With ``equal`` labels are as
-    likely before a row is read, however many texts they have. None if the texts come without other columns, or are few.
+    Columns that were ``named`` are all read; of others those that give the label away are left out. None if the texts come without
+    other columns, or are few.
     """
     rows = [row for row in split.texts if isinstance(row, RowText)]
     if len(rows) < len(split) or len(np.unique(split.units)) < _FEWEST_TEXTS:
@@ -103,14 +101,13 @@ def try_columns(
     found = OtherColumns(tuple(form.name for form in forms), tuple((form.name, share) for form, share in leaky))
     if not forms:
         return found if leaky else None
-    weights = _even(split.labels) if equal and split.labels.ndim == 1 else np.ones(len(split))
-    kept = _tried(forms, rows, answers, split, weights, text)
+    kept = _tried(forms, rows, answers, split, text)
     if kept.gains and 0 < len(needed := kept.needed()) < len(forms):
-        kept = _tried(needed, rows, answers, split, weights, text)
+        kept = _tried(needed, rows, answers, split, text)
     gain = float((_right(kept.staged[kept.best], split.labels, text) - right).mean())
     if not kept.gains or gain <= 0:
         return found
-    model = boosted(kept.forms, kept.cells, answers, split.labels, weights, text)
+    model = boosted(kept.forms, kept.cells, answers, split.labels, text)
     model = model.model_copy(update={"rounds": model.rounds[: kept.best]})
     return replace(found, gain=gain, answers=kept.staged[kept.best], model=model)
 
@@ -125,8 +122,6 @@ class _Tried:
     answers: np.ndarray
     """(N, C) to the texts alone, out of fold"""
     split: Split
-    weights: np.ndarray
-    """(N,) weights of the texts"""
     folds: tuple[tuple[np.ndarray, BesideText], ...]
     """places of the texts of a fold, and what learned from all others"""
 
@@ -146,7 +141,7 @@ class _Tried:
     @cached_property
     def best(self) -> int:
         """The number of rounds with the least loss."""
-        return int(np.argmin([self.weights @ _loss(stage, self.split.labels) for stage in self.staged]))
+        return int(np.argmin([_loss(stage, self.split.labels).mean() for stage in self.staged]))
 
     @property
     def gains(self) -> bool:
@@ -154,8 +149,8 @@ class _Tried:
         return self.best > 0 and _gains(self._lost(self.answers), self.split.units)
 
     def _lost(self, worse: np.ndarray) -> np.ndarray:
-        """(N,) the weighted loss of other probabilities (N, C) above that of the best round."""
-        return self.weights * (_loss(worse, self.split.labels) - _loss(self.staged[self.best], self.split.labels))
+        """(N,) the loss of other probabilities (N, C) above that of the best round."""
+        return _loss(worse, self.split.labels) - _loss(self.staged[self.best], self.split.labels)
 
     def needed(self) -> tuple[ColumnForm, ...]:
         """The columns without which the loss rises beyond chance, the most telling first (Breiman 2001: their cells exchanged)."""
@@ -168,26 +163,13 @@ class _Tried:
         return tuple(form for form in telling if _gains(losses[form], self.split.units))
 
 
-def _tried(
-    forms: Sequence[ColumnForm],
-    rows: Sequence[RowText],
-    answers: np.ndarray,
-    split: Split,
-    weights: np.ndarray,
-    text: Calibration,
-) -> _Tried:
+def _tried(forms: Sequence[ColumnForm], rows: Sequence[RowText], answers: np.ndarray, split: Split, text: Calibration) -> _Tried:
     """Boosting on the columns, for each fold of the split on the others."""
     cells, folds = cell_matrix(forms, rows), list[tuple[np.ndarray, BesideText]]()
     for held in _folds(split):
         learn = np.setdiff1d(np.arange(len(split)), held)
-        folds.append((held, boosted(forms, cells[learn], answers[learn], split.labels[learn], weights[learn], text)))
-    return _Tried(tuple(forms), cells, answers, split, weights, tuple(folds))
-
-
-def _even(labels: np.ndarray) -> np.ndarray:
-    """(N,) weights of labels (N,) by which all labels that occur weigh alike; their mean is 1."""
-    counts = np.bincount(labels)
-    return np.asarray(len(labels) / (np.count_nonzero(counts) * counts[labels]))
+        folds.append((held, boosted(forms, cells[learn], answers[learn], split.labels[learn], text)))
+    return _Tried(tuple(forms), cells, answers, split, tuple(folds))
 
 
 def _folds(split: Split) -> list[np.ndarray]:

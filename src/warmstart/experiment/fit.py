@@ -137,7 +137,7 @@ def fit_task(
     done = refit(method, runs, sweep.context)
     budget = trial_budget(done.trial, sweep.context)
     answers = _predicted(done.trial, sweep, runs, budget.choosing)
-    beside = try_columns(budget.choosing, answers, fitted_calibration(budget, answers), columns, equal=sweep.context.equal_classes)
+    beside = try_columns(budget.choosing, answers, fitted_calibration(budget, answers), columns)
     result, model, answers = _with_columns(result, beside, done.model, answers)
     held_out = _held_out(model, budget, answers, random_sample)
     model = replace(model, calibration=held_out)
