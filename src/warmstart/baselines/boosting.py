@@ -13,7 +13,6 @@ import numpy as np
 
 from warmstart.data.cells import ColumnForm
 from warmstart.model.beside import LEAF, LEAST, BesideText, BoostedTree, joined_rows
-from warmstart.model.bundle import Calibration
 
 _ROUNDS, _FEWEST_ROUNDS, _MOST_TREES = 60, 15, 1200
 """rounds of boosting, each with a tree for every label; fewer with many labels"""
@@ -42,34 +41,36 @@ class _Answers:
 
 
 def boosted(
-    forms: Sequence[ColumnForm], cells: np.ndarray, answers: np.ndarray, labels: np.ndarray, text: Calibration
+    forms: Sequence[ColumnForm], cells: np.ndarray, answers: np.ndarray, labels: np.ndarray, rounds: int = _ROUNDS
 ) -> BesideText:
-    """Trees of all rounds, learned from cells (N, D), answers (N, C) out of fold, and labels (N,) or (N, C) of 0 and 1.
+    """Trees of at most so many rounds, learned from cells (N, D), answers (N, C) out of fold, and labels (N,) or (N, C) of 0 and 1.
 
-    ``text`` is the calibration of the answers. A label that no row has, or that all have, gets no tree.
+    A label that no row has, or that all have, gets no tree.
     """
     kept = np.random.default_rng(0).permutation(len(cells))[:_MOST_ROWS]
     rows, answers, labels = joined_rows(cells, answers)[kept], answers[kept], labels[kept]
     if several := labels.ndim == 2:
         by_label = [
-            _rounds(rows, np.column_stack([1 - answers[:, label], answers[:, label]]), labels[:, label], label)
+            _rounds(rows, np.column_stack([1 - answers[:, label], answers[:, label]]), labels[:, label], rounds, label)
             for label in np.flatnonzero(labels.min(axis=0) < labels.max(axis=0)).tolist()
         ]
-        rounds = [tuple(tree for trees in turn for tree in trees) for turn in zip(*by_label, strict=True)]
+        turns = [tuple(tree for trees in turn for tree in trees) for turn in zip(*by_label, strict=True)]
     else:
-        rounds = _rounds(rows, answers, labels)
-    return BesideText(forms=tuple(forms), rounds=tuple(rounds), several=several, text=text)
+        turns = _rounds(rows, answers, labels, rounds)
+    return BesideText(forms=tuple(forms), rounds=tuple(turns), several=several)
 
 
-def _rounds(rows: np.ndarray, answers: np.ndarray, labels: np.ndarray, only: int | None = None) -> list[tuple[BoostedTree, ...]]:
-    """The trees of each round for labels (N,); all for the label ``only``, if it is given."""
+def _rounds(
+    rows: np.ndarray, answers: np.ndarray, labels: np.ndarray, most: int, only: int | None = None
+) -> list[tuple[BoostedTree, ...]]:
+    """The trees of each round for labels (N,), of ``most`` rounds at most; all for the label ``only``, if it is given."""
     from sklearn.ensemble import GradientBoostingClassifier
 
     present = np.unique(labels)
     begin = np.clip(answers[:, present], LEAST, 1 - LEAST)
     model = GradientBoostingClassifier(
         init=_Answers(begin / begin.sum(axis=1, keepdims=True)),
-        n_estimators=min(_ROUNDS, max(_FEWEST_ROUNDS, _MOST_TREES // len(present))),
+        n_estimators=min(most, max(_FEWEST_ROUNDS, _MOST_TREES // len(present))),
         learning_rate=_RATE,
         max_depth=_DEPTH,
         min_samples_leaf=min(_LEAST_ROWS, max(1, len(rows) // 10)),

@@ -69,8 +69,7 @@ def _fitted(rows: np.ndarray, evidence: np.ndarray, weights: np.ndarray, *, equa
 
     limits = {"maxiter": MOST_STEPS, "gtol": GRADIENT_OF_VOTES, "ftol": 1e-7}
     columns = minimize(loss, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B", options=limits).x.reshape(shape)
-    bias = columns[-1]
     if equal:
-        believed = softmax(rows @ columns[:-1] + bias, axis=1) * evidence
-        bias = bias - np.log(weights @ (believed / believed.sum(axis=1, keepdims=True)))
-    return LinearReadout(columns[:-1], bias, unit_length=True)
+        believed = softmax(rows @ columns[:-1] + columns[-1], axis=1) * evidence
+        columns[-1] -= np.log(weights @ (believed / believed.sum(axis=1, keepdims=True)))
+    return LinearReadout(columns[:-1], columns[-1], unit_length=True)

@@ -21,7 +21,7 @@ from warmstart.data.task import Split
 from warmstart.model.beside import BesideText
 from warmstart.model.bundle import Calibration
 from warmstart.seeding import rng
-from warmstart.stats.calibration import apply_temperature
+from warmstart.stats.calibration import apply_temperature, log_losses
 from warmstart.stats.formatting import of_100
 from warmstart.stats.selected import LEAD
 
@@ -101,14 +101,13 @@ def try_columns(split: Split, answers: np.ndarray, text: Calibration, named: Seq
     found = OtherColumns(tuple(form.name for form in forms), tuple((form.name, share) for form, share in leaky))
     if not forms:
         return found if leaky else None
-    kept = _tried(forms, rows, answers, split, text)
+    kept = _tried(forms, rows, answers, split)
     if kept.gains and 0 < len(needed := kept.needed()) < len(forms):
-        kept = _tried(needed, rows, answers, split, text)
+        kept = _tried(needed, rows, answers, split)
     gain = float((_right(kept.staged[kept.best], split.labels, text) - right).mean())
     if not kept.gains or gain <= 0:
         return found
-    model = boosted(kept.forms, kept.cells, answers, split.labels, text)
-    model = model.model_copy(update={"rounds": model.rounds[: kept.best]})
+    model = boosted(kept.forms, kept.cells, answers, split.labels, kept.best).model_copy(update={"text": text})
     return replace(found, gain=gain, answers=kept.staged[kept.best], model=model)
 
 
@@ -163,12 +162,12 @@ class _Tried:
         return tuple(form for form in telling if _gains(losses[form], self.split.units))
 
 
-def _tried(forms: Sequence[ColumnForm], rows: Sequence[RowText], answers: np.ndarray, split: Split, text: Calibration) -> _Tried:
+def _tried(forms: Sequence[ColumnForm], rows: Sequence[RowText], answers: np.ndarray, split: Split) -> _Tried:
     """Boosting on the columns, for each fold of the split on the others."""
     cells, folds = cell_matrix(forms, rows), list[tuple[np.ndarray, BesideText]]()
     for held in _folds(split):
         learn = np.setdiff1d(np.arange(len(split)), held)
-        folds.append((held, boosted(forms, cells[learn], answers[learn], split.labels[learn], text)))
+        folds.append((held, boosted(forms, cells[learn], answers[learn], split.labels[learn])))
     return _Tried(tuple(forms), cells, answers, split, tuple(folds))
 
 
@@ -177,11 +176,8 @@ def _folds(split: Split) -> list[np.ndarray]:
 
 
 def _loss(answers: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """(N,) nats of each text: minus the logarithm of the probability of its labels."""
-    kept = np.clip(answers, _LEAST, 1 - _LEAST)
-    if labels.ndim == 2:
-        return -np.asarray((labels * np.log(kept) + (1 - labels) * np.log1p(-kept)).sum(axis=1))
-    return -np.asarray(np.log(kept[np.arange(len(labels)), labels]))
+    """(N,) nats of each text, of answers that are no surer than ``_LEAST`` allows."""
+    return log_losses(np.clip(answers, _LEAST, 1 - _LEAST), labels)
 
 
 def _gains(gains: np.ndarray, units: np.ndarray) -> bool:

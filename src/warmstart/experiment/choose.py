@@ -36,8 +36,6 @@ WITHOUT_PRETRAINING = ("baseline", "scratch")
 """methods that know nothing but the task"""
 MAJORITY_LABEL = "majority"
 """the baseline that learns nothing from the texts"""
-BESIDE = " + columns"
-"""ending of the name of a method that reads other columns beside the text"""
 RECOMMENDED = "recommended"
 """the name by which ``--save`` takes the recommended method"""
 LEARNABLE = "Permutation test of whether anything can be learned from the labels, from words, characters and vectors"

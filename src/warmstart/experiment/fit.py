@@ -27,7 +27,6 @@ from warmstart.data.task import Split, Task
 from warmstart.data.text_key import key_hash, key_of, text_hashes_wanted
 from warmstart.errors import DataError
 from warmstart.experiment.beside import OtherColumns, try_columns
-from warmstart.experiment.choose import BESIDE
 from warmstart.experiment.config import FEW_LABELS, RaceConfig, duration_seconds
 from warmstart.experiment.execution import baseline_within
 from warmstart.experiment.fit_result import FROZEN_FOLDS, FitResult, least_unlabelled
@@ -236,8 +235,8 @@ def _with_columns(
     text, answers = result.best, columns.answers
     given, right = _given(result.task, result.left_out, answers)
     score = scores_left_out(result.task, result.left_out, answers).score(result.task.metric)
-    name = f"{text.name}{BESIDE}"
-    candidate = text._replace(name=name, probabilities=answers, predicted=given, right=right, score=score)
+    name = f"{text.name} + columns"
+    candidate = text._replace(name=name, columns=True, probabilities=answers, predicted=given, right=right, score=score)
     if isinstance(model, Bundle):
         model = Stack((Member(text.name, model),), result.task.type, result.task.labels, model.history)
     model = replace(

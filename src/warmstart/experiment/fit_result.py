@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warmstart.errors import ModelError
-from warmstart.experiment.choose import BESIDE, MAJORITY_LABEL, TRANSFER, other_side
+from warmstart.experiment.choose import MAJORITY_LABEL, TRANSFER, other_side
 from warmstart.experiment.label_findings import never_recognised, rows_of_labels, unseen_labels
 from warmstart.experiment.trial import OutOfFold
 from warmstart.notebook import Shown
@@ -154,7 +154,7 @@ class FitResult(Shown, view="commands.fit.page:fit_view"):
         units, metric = self.left_out.units, metric or self.task.metric
         stacks = [number for number, one in enumerate(methods) if one.family == "stack"]  # of equal ones that without votes
         favourite = sorted(stacks, key=lambda number: -methods[number].score) or None
-        favourite = [number for number, one in enumerate(methods) if one.name.endswith(BESIDE)] or favourite
+        favourite = [number for number, one in enumerate(methods) if one.columns] or favourite
         known = self.task.train.labels
         single = np.empty(0, dtype=np.int64) if self.several else known[~np.isin(known, self.left_out.labels)]
         units = np.append(units, units.max() + 1 + np.arange(len(single)))

@@ -229,3 +229,5 @@ class OutOfFold(NamedTuple):
     """seconds of one fit"""
     votes: bool = False
     """True if it has learned from votes of a language model"""
+    columns: bool = False
+    """True if it reads other columns of the table beside the text"""

@@ -106,7 +106,6 @@ def _start(answers: np.ndarray, *, several: bool) -> np.ndarray:
 
 def _probabilities(sums: np.ndarray, *, several: bool) -> np.ndarray:
     """(N, C) probabilities of sums (N, C): each by itself, or all of a row together 1."""
-    if several:
-        return 1 / (1 + np.exp(-sums))
-    raised = np.exp(sums - sums.max(axis=1, keepdims=True))
-    return np.asarray(raised / raised.sum(axis=1, keepdims=True))
+    from scipy.special import expit, softmax
+
+    return np.asarray(expit(sums) if several else softmax(sums, axis=1))
