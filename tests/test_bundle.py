@@ -229,7 +229,7 @@ def test_what_is_no_bundle_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> N
     with pytest.raises(BundleError, match="not a bundle, or its bundle.json is missing"):
         load_bundle(tmp_path)
     (tmp_path / "stack.json").write_text("{}")
-    with pytest.raises(BundleError, match="is a stack of an older format; use the version that wrote it, or make it again"):
+    with pytest.raises(BundleError, match="is a stack of a format before 0.3.0; make it again, or use the version that wrote it"):
         load_bundle(tmp_path)
     with pytest.raises(ModelError, match=rf"tokenizer has {tokenizer.vocab_size} tokens, but the backbone's embedding has 60"):
         Bundle(make_language_model(), tokenizer)

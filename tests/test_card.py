@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.bundles import classifier, language_bundle, unread_model
+from helpers.bundles import classifier, language_bundle, unread_model, word_stack
 from helpers.models import make_language_model
 from helpers.multitask import write_inputs
 from helpers.tasks import cats, tune, write_task
@@ -23,10 +23,10 @@ from warmstart.data.text_key import BYTES, NO_HASHES, TextHashes, joint_overlap,
 from warmstart.errors import ConfigError, ModelError
 from warmstart.experiment.config import AdaptConfig
 from warmstart.model import files
-from warmstart.model.bundle import Bundle
+from warmstart.model.bundle import Bundle, Language
 from warmstart.model.card import card, markdown_table
 from warmstart.model.files import load_bundle, load_saved, save
-from warmstart.model.history import DataRecord, FindingRecord, Provenance, Record, ScoreTable, recorded_tasks, seen_labels
+from warmstart.model.history import IMPORT, DataRecord, FindingRecord, Provenance, Record, ScoreTable, recorded_tasks, seen_labels
 from warmstart.stats.formatting import percent
 from warmstart.stats.splits import ONE_SPLIT
 from warmstart.tasks.load import save_task
@@ -82,6 +82,32 @@ def test_no_history_is_in_its_way(tokenizer: Tokenizer) -> None:
     ):
         model = make_language_model(vocab_size=tokenizer.vocab_size, causal=causal)
         assert "## Limits" in card(Bundle(model, tokenizer, history=history))
+
+
+def test_it_says_what_a_model_is_for_and_how_people_oversee_it(tokenizer: Tokenizer) -> None:
+    """By what it learned from; a language model is a beginning, one that writes is no source of facts."""
+    record = Record(command="fit", data=(DataRecord(name="mails", with_labels=True, sizes={"train": 120}),))
+    words = card(replace(word_stack(), history=(record,)))
+    assert "It is for texts like those of `mails` (120 texts that it learned from)" in words
+    assert "no ground by itself for a decision about a person" in words
+    assert "Its weights are of its maker alone." in words
+    assert "it decides nothing" in card(language_bundle(tokenizer))
+    assert "nobody should read it as a fact" in card(replace(language_bundle(tokenizer), language=Language(generates=True)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"source": "owner/small", "licence": "MIT"}, "Of the weights that it began from, `owner/small` has the licence MIT."),
+        ({"family": "bert"}, "It began from weights of others; their licence is not recorded here."),
+    ],
+)
+def test_it_names_the_licence_of_the_weights_that_it_began_from(
+    tokenizer: Tokenizer, settings: dict[str, str], sentence: str
+) -> None:
+    """Of encoders by name; of others it says that nothing is recorded."""
+    record = Record(command=IMPORT, settings=settings)
+    assert sentence in card(replace(language_bundle(tokenizer), history=(record,)))
 
 
 def test_data_brings_no_markup_into_a_card(tokenizer: Tokenizer) -> None:

@@ -118,9 +118,14 @@ def checked_here() -> Iterator[None]:
 
 def word_model(place: Path, labels: tuple[str, str], *known: str) -> str:
     """A saved model that says the second label of texts with a known word."""
+    return str(save(word_stack(labels, *known), place))
+
+
+def word_stack(labels: tuple[str, str] = ("bill", "order"), *known: str) -> Stack:
+    """A model that says the second label of texts with a known word."""
     words = WordRows(("the", *known), word_pairs=False, idf=np.ones(1 + len(known)))
     weights = np.array([[0.0, 0.0], *[[0.0, 9.0]] * len(known)])
     if labels[0] > labels[1]:
         weights = weights[:, ::-1].copy()
     readout = LinearReadout(weights, np.array([1.0, 0.0] if labels[0] < labels[1] else [0.0, 1.0]))
-    return str(save(Stack((Member("words", FittedBaseline(words, readout), 1, 1),), "classification", labels), place))
+    return Stack((Member("words", FittedBaseline(words, readout), 1, 1),), "classification", labels)

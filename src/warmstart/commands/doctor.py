@@ -10,6 +10,8 @@ from warmstart.errors import BundleError, ConfigError
 from warmstart.interop.encoders import ENCODER_PREFIX, converted, is_encoder
 from warmstart.interop.load import load
 from warmstart.model.checks import CheckResult, CheckResults, faults
+from warmstart.model.files import find_bundle
+from warmstart.model.folder import format_sentence, is_model
 from warmstart.model.stack_checks import examine
 from warmstart.stats.scores import NamedFigures
 from warmstart.system.console import console, print_table
@@ -24,6 +26,8 @@ def doctor(config: DoctorConfig) -> CheckResults | NamedFigures:
     model = load(config.model, selftest=False)  # the checks below say which outputs differ
     results = CheckResults(examine(model, _place(config.model)))
     _print(results, config.model)
+    if is_model(place := find_bundle(_place(config.model))):
+        console.print(format_sentence(place))
     if failed := faults(results):
         advice = dict.fromkeys(result.check.advice for result in results if result.status == "fail")
         error = BundleError(

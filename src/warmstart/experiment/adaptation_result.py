@@ -179,9 +179,7 @@ class AdaptResult(Shown, view="commands.adapt.page:adapt_view"):
     @property
     def findings(self) -> list[str]:
         """The pretrained model against each other method, or its score if there is none; then the ``notes``."""
-        first = self.comparison.rows[0]
-        found = self.comparison.findings() or [f"The {first.name} model reaches {first.interval} {self.comparison.metric}."]
-        return [*found, *self.notes]
+        return [*self.comparison.findings(), *self.notes]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but models and predictions as plain values, fit for JSON."""

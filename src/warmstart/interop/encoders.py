@@ -265,7 +265,7 @@ def import_encoder(name: str) -> Imported:
             )
     imported = encoder.read(*files)
     record = imported.bundle.history[0]
-    changes = {"settings": record.settings | {"source": encoder.model}, "data": read_by(encoder.model)}
+    changes = {"settings": record.settings | {"source": encoder.model, "licence": encoder.licence}, "data": read_by(encoder.model)}
     return replace(imported, bundle=replace(imported.bundle, history=(record.model_copy(update=changes),)))
 
 

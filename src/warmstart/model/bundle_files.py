@@ -27,7 +27,7 @@ from torch import Tensor
 from warmstart.errors import BundleError
 from warmstart.model.bundle import Bundle, Calibration, Language
 from warmstart.model.checks import faults, run_checks
-from warmstart.model.folder import DIFFERS, manifest_bytes, read_manifest, read_model_file
+from warmstart.model.folder import DIFFERS, UPGRADED_FROM, manifest_bytes, read_manifest, read_model_file
 from warmstart.model.history import Record
 from warmstart.model.model import model_settings, rebuilt
 from warmstart.model.selftest import SELFTEST_ROWS, make_selftest
@@ -78,7 +78,8 @@ def unchanged_contents(bundle: Bundle) -> dict[str, bytes] | None:
         return None
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in bundle.model.weights().items()}
     same = (
-        _described(bundle).items() <= manifest.items()
+        UPGRADED_FROM not in manifest
+        and _described(bundle).items() <= manifest.items()
         and bundle.tokenizer.to_json().encode() == contents["tokenizer.json"]
         and all(sha256(contents[name]) == manifest["files"].get(name) for name in FILES[1:])
         and _holds(contents["weights.safetensors"], weights)

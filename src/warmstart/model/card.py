@@ -18,7 +18,7 @@ from warmstart.heads.head import TaskHead
 from warmstart.heads.language_modeling import LMHead
 from warmstart.model.bundle import Bundle
 from warmstart.model.fitted import FittedBaseline
-from warmstart.model.history import DataRecord, Record, recorded_tasks
+from warmstart.model.history import DataRecord, Record, imported, recorded_tasks
 from warmstart.model.rows import VectorRows, WordRows
 from warmstart.model.stack import Member, Stack
 from warmstart.stats.formatting import percent
@@ -27,9 +27,15 @@ MAX_LABELS = 30
 """no more labels than this are listed"""
 LIMITS = (
     "It was measured on the texts named above only; results on other texts may differ.",
-    "The licence and the terms of use of its training texts are not recorded.",
+    "The licence and the terms of use of the texts that it learned from are not recorded.",
 )
 """limits of every model"""
+OVERSIGHT = (
+    "It is no ground by itself for a decision about a person: somebody who may decide otherwise must see the text. Let people look "
+    "at what it is unsure of (`warmstart predict FOLDER --file TABLE --target-error 0.05`), and each month at some predictions that "
+    "are drawn at random: `warmstart evaluate FOLDER TABLE` says how many of these are right."
+)
+"""advice to whoever uses a model that predicts"""
 WORDS_KEPT = (
     "It keeps words, pairs of words or parts of words of the texts that it learned from, in `baseline.json`, where two independent "
     "texts have them: names that recur are among them."
@@ -40,9 +46,10 @@ WORDS_KEPT = (
 def card(model: Bundle | Stack) -> str:
     """The card in Markdown, with the header that the Hugging Face hub reads."""
     parts = _of_network(model) if isinstance(model, Bundle) else _of_stack(model)
-    limits = _limits(model) if isinstance(model, Bundle) else [*LIMITS]
-    parts += [*history_sections(model.history), "## Limits", "\n".join(f"- {line}" for line in limits)]
-    return "\n\n".join(parts) + "\n"
+    limits = [*_limits(model)] if isinstance(model, Bundle) else [*LIMITS]
+    limits.append(_licences(model))
+    parts += ["## Intended use and oversight", _intended(model), *history_sections(model.history)]
+    return "\n\n".join([*parts, "## Limits", "\n".join(f"- {line}" for line in limits)]) + "\n"
 
 
 def written_card(model: Bundle | Stack) -> bytes:
@@ -82,6 +89,30 @@ def _of_stack(stack: Stack) -> list[str]:
         f"```sh\nwarmstart doctor FOLDER\nwarmstart predict FOLDER {example}\n"
         "warmstart export FOLDER --to onnx --out EXPORTED\n```",
     ]
+
+
+def _intended(model: Bundle | Stack) -> str:
+    """What the model is for, by what it has learned from, and how people oversee it."""
+    if isinstance(model, Bundle) and not model.generates and (_is_language_model(model) or not recorded_tasks(model.history)):
+        return "It is a beginning for models that `warmstart adapt` makes of it, and for research; it decides nothing."
+    if isinstance(model, Bundle) and model.generates and not model.max_answer_tokens:
+        return "It writes text for teaching and research. What it writes may be false or hurtful: nobody should read it as a fact."
+    tasks = recorded_tasks(model.history)
+    learned = (
+        ", ".join(f"{code(task.name)} ({task.sizes.get('train', 0):,} texts that it learned from)" for task in tasks) or "its task"
+    )
+    return f"It is for texts like those of {learned}, in their language and of their time. {OVERSIGHT}"
+
+
+def _licences(model: Bundle | Stack) -> str:
+    """The licence of the weights that the model began from, as far as it is known."""
+    parts = [model] if isinstance(model, Bundle) else [*(member.model for member in model.members), *model.backbones]
+    networks = [part for part in parts if isinstance(part, Bundle)]
+    origins = [settings for network in networks if (settings := imported(network.history))]
+    known = {f"{code(settings['source'])} has the licence {settings['licence']}" for settings in origins if "licence" in settings}
+    if len(known) < len(origins):
+        return "It began from weights of others; their licence is not recorded here."
+    return f"Of the weights that it began from, {' and '.join(sorted(known))}." if known else "Its weights are of its maker alone."
 
 
 def _kind(member: Member) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,10 @@ _NAMES = re.compile(
     r"|backbones(/\d+)?|members(/\d+(/(baseline\.json|arrays\.safetensors))?)?)"
 )
 """pattern of the names in a saved model"""
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+"""format -> its manifest as the next format has it; of 0.3.0's format, 2, on, one entry for each format that has been left"""
+UPGRADED_FROM = "upgraded_from"
+"""key of a manifest in memory: the format on disk, where that is an earlier one"""
 DIFFERS = "it was changed after it was saved, or this machine computes differently; copy it again"
 
 
@@ -62,12 +67,15 @@ def manifest_bytes(entries: dict[str, Any]) -> bytes:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a saved model. Raises ``BundleError`` if there is none, its digest differs, or its format is another one."""
+    """The manifest of a saved model, one of an earlier format as the present one has it; the file stays as it is.
+
+    Raises ``BundleError`` if there is none, its digest differs, or its format is not read.
+    """
     file = folder / MANIFEST
     if not folder.is_dir():
         raise BundleError(f"there is no bundle at {folder}: {nearest_path(folder)}a folder with {MANIFEST} was expected")
     if not file.is_file() and (folder / "stack.json").is_file():
-        raise BundleError(f"{folder} is a stack of an older format; use the version that wrote it, or make it again")
+        raise BundleError(f"{folder} is a stack of a format before 0.3.0; make it again, or use the version that wrote it")
     if not file.is_file() and (folder / SETTINGS).is_file():
         raise BundleError(f"{folder} is a run without a saved model; wait until it has ended, or name another")
     if not file.is_file():
@@ -76,6 +84,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         manifest = unsealed(read_model_file(folder, MANIFEST, MANIFEST_BYTES), values=MANIFEST_VALUES)
     except ValueError as error:
         raise BundleError(f"{file} is damaged or was edited: {error}; copy it again") from None
+    while isinstance(form := manifest.get("format"), int) and form in UPGRADES:
+        manifest = {UPGRADED_FROM: form, **UPGRADES[form](manifest), "format": form + 1}  # of several, the first stays
     require_format(manifest, folder, BundleError, MODEL_FORMAT)
     return manifest
 
@@ -90,3 +100,11 @@ def read_model_file(folder: Path, name: str, most: int) -> bytes:
         raise BundleError(f"cannot read {folder / name}: {error.strerror}") from None
     except ValueError as error:
         raise BundleError(f"cannot read a file of {folder}: {error}; do not use this model, or copy it again") from None
+
+
+def format_sentence(folder: Path) -> str:
+    """A sentence on the format of a saved model, and how one of an earlier format is written anew."""
+    manifest = read_manifest(folder)
+    form = manifest.get(UPGRADED_FROM, manifest["format"])
+    anew = f', read as format {MODEL_FORMAT}; `ws.save(ws.load("{folder}"), NEW)` writes it so' if form != MODEL_FORMAT else ""
+    return f"It has format {form} of warmstart {manifest['warmstart']}{anew}."

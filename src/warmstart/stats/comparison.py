@@ -287,8 +287,10 @@ class MethodTable(Shown, view="report.notebook:comparison_view"):
         return compare_pairs(self.pairs, primary=self.primary)
 
     def findings(self) -> list[str]:
-        """One sentence for each of these comparisons."""
-        return [comparison.sentence for comparison in self.compared()]
+        """One sentence for each of these comparisons; of a method without rivals its score."""
+        first = self.rows[0]
+        alone = f"The {first.name} model reaches {first.interval} {self.metric}."
+        return [comparison.sentence for comparison in self.compared()] or [alone]
 
     @property
     def header(self) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ STANDARD_OUTPUT = "-"
 FORMAT = 1
 """version of saved files (pages, ledgers, shards of tokenized text), counted up when one changes"""
 MODEL_FORMAT = 2
-"""version of saved models"""
+"""version of saved models; 2 is that of 0.3.0, the first that later versions read (``model/folder.py``)"""
 SEAL = "digest"
 """key of the hash in sealed JSON"""
 _LEFTOVER = re.compile(r"\.(?P<name>.+)\.(?P<role>writing|old)-(?P<pid>\d+)(?:\.\d+)?(?:@(?P<host>.+))?")
@@ -208,8 +208,14 @@ def json_or_none(file: Path) -> dict[str, Any] | None:
 
 def require_format(values: Mapping[str, Any], where: Path | str, error: type[WarmstartError], read: int = FORMAT) -> None:
     """Raise ``error`` unless what was saved has the format that this version reads."""
-    if (version := values.get("format")) != read:
-        raise error(f"{where} has format {version}, but this warmstart reads format {read}; use the version that wrote it")
+    version, writer = values.get("format"), values.get("warmstart", "another version")
+    if isinstance(version, int) and version > read:
+        raise error(f"{where} has format {version} of warmstart {writer}, but this one reads format {read}; update warmstart")
+    if version != read:
+        raise error(
+            f"{where} has format {version} of warmstart {writer}, but this one reads format {read}; make it again, or use that "
+            "version"
+        )
 
 
 def _digest(values: Mapping[str, Any]) -> str:
