@@ -49,7 +49,7 @@ def made(place: Path) -> dict[str, Path]:
     """Every kind of saved model; returns the folder of each by name."""
     price = [float(number % 7 + 20 * (kind == "place")) for number, kind in enumerate(ANIMAL)]
     same = [f"{text[:-5]} it." for text in TEXTS]  # so that the price alone tells
-    rows = {
+    rows: dict[str, tuple[list[str], Any]] = {
         "words": (TEXTS, ANIMAL),
         "several": (TEXTS, [[kind, "short"] if len(text) < 17 else [kind] for text, kind in zip(TEXTS, ANIMAL, strict=True)]),
     }
@@ -99,8 +99,14 @@ def networks(place: Path) -> dict[str, Path]:
         ("numbers", "masked", {}),
         ("answering", "span", {}),
     ):
-        given = {"model": str(place / model), "task": task(place, name), "out": str(place / name), "seeds": 1, "scratch": False}
-        ws.adapt(ws.AdaptConfig.build(given | {"baselines": False, "tune": TUNE | more}))
+        chosen: dict[str, Any] = {
+            "model": str(place / model),
+            "task": task(place, name),
+            "out": str(place / name),
+            "seeds": 1,
+            "scratch": False,
+        }
+        ws.adapt(ws.AdaptConfig.build(chosen | {"baselines": False, "tune": TUNE | more}))
     return {name.name: name / "bundle" for name in place.iterdir() if (name / "bundle" / "weights.safetensors").exists()}
 
 
@@ -121,8 +127,8 @@ def task(place: Path, name: str) -> str:
         file = "answering.txt"
     elif name == "tags":
         words = [[*text[:-1].split(), "."] for text in TEXTS]
-        rows = [{"text": row, "label": ["WHO", "DOES", "THE", "WHAT", "END"]} for row in words]
-        (place / "tags.ndjson").write_text("\n".join(map(json.dumps, rows)))
+        tagged = [{"text": row, "label": ["WHO", "DOES", "THE", "WHAT", "END"]} for row in words]
+        (place / "tags.ndjson").write_text("\n".join(map(json.dumps, tagged)))
         source, file = "type: tagging\nsource: {text: text, label: label}", "tags.ndjson"
     elif name == "pairs":
         (place / "pairs.csv").write_text(table(text=TEXTS, second=[*TEXTS[1:], TEXTS[0]], label=ANIMAL))

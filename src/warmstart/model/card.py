@@ -32,8 +32,8 @@ LIMITS = (
 """limits of every model"""
 OVERSIGHT = (
     "It is no ground by itself for a decision about a person: somebody who may decide otherwise must see the text. Let people look "
-    "at what it is unsure of (`warmstart predict FOLDER --file TABLE --target-error 0.05`), and each month at some predictions that "
-    "are drawn at random: `warmstart evaluate FOLDER TABLE` says how many of these are right."
+    "at what it is unsure of (`warmstart predict FOLDER --file TABLE --target-error 0.05`), and each month at some predictions "
+    "that are drawn at random: `warmstart evaluate FOLDER TABLE` says how many of these are right."
 )
 """advice to whoever uses a model that predicts"""
 WORDS_KEPT = (
