@@ -99,7 +99,7 @@ class QuickstartResult(Shown, view="commands.quickstart.result:quickstart_view")
             *filter(None, [self.bought]),
             *(f"  {line}" for line in table),
             *more,
-            *saved_lines(saved, report),
+            *saved_lines(self.fit, saved, report),
             *terminal_lines(self.fit.steps(saved, None)),
         ]
 
