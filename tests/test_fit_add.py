@@ -13,12 +13,13 @@ import polars
 import pytest
 
 import warmstart as ws
+from warmstart.app.alike import task_of_run
 from warmstart.cli import main
 from warmstart.commands.fit.command import fit_data, read_labelled
 from warmstart.config import read_yaml
 from warmstart.data.source import LabelledTableFlags
 from warmstart.data.text_key import NO_HASHES
-from warmstart.errors import ConfigError
+from warmstart.errors import ConfigError, DataError
 from warmstart.experiment.added import BEFORE, AddedLabels
 from warmstart.experiment.config import FitConfig
 from warmstart.experiment.fit_result import FitResult
@@ -123,6 +124,9 @@ def test_all_labels_are_learned_from_and_the_earlier_model_is_kept(
     assert str(Path(RUN, "adding")) not in Path(RUN, "report.html").read_text()
     settings = read_yaml(f"{RUN}/{SETTINGS}")
     assert (settings["data"], settings["add"], settings["minutes"], settings["out"]) == ("first.csv", ["more.csv"], 0.1, RUN)
+    shown = task_of_run(RUN)
+    assert shown is not None
+    assert len(shown.train) == 70, "added texts stand beside predictions, too"
     second = files(f"{RUN}/bundle")
     again = add("later.csv", model=f"{RUN}/bundle")
     assert len(again.task.train) == 100
@@ -205,6 +209,9 @@ def test_files_of_several_labels_and_other_columns_are_joined(tmp_path: Path) ->
     assert task.train.labels.shape == (13, 5)
     assert task.named(task.train.labels[-1].tolist()) == ["fish", "pet"]
     assert task.train.texts[-1].cells == {"price": "7"}
+    bare = write(tmp_path / "bare.csv", ["a fish"], ["fish|pet"])
+    with pytest.raises(DataError, match="must have the columns that are read beside the text, but lacks price"):
+        with_added(task, [bare], Path(first), flags)
 
 
 def changed(place: Path) -> None:

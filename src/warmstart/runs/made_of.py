@@ -106,6 +106,8 @@ class LearnedTask(NamedTuple):
     """True if its files have the hashes that the run recorded"""
     start: Path = Path()
     """the folder in which the relative paths of the run start"""
+    added: tuple[str, ...] = ()
+    """further files of labels"""
 
 
 class _Labelled(LabelledTableFlags):
@@ -137,7 +139,8 @@ def task_named(run: Path) -> LearnedTask | None:
     for start in _starts(run, settings.get("out"), record.get("made_in")):
         if (start / named).exists():
             unchanged = _is_unchanged(labelled, start, record.get("made_of"))
-            there.append(LearnedTask(start / named, table, "data" in settings, unchanged, start))
+            added = tuple(str(start / file) for file in settings.get("add") or ())
+            there.append(LearnedTask(start / named, table, "data" in settings, unchanged, start, added))
     there.sort(key=lambda task: not task.unchanged)
     return next(iter(there), LearnedTask(Path(named), table, "data" in settings, unchanged=False))
 

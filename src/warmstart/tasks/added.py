@@ -33,8 +33,6 @@ def with_added(task: Task, files: Sequence[str], place: Path, flags: LabelledTab
     for a file that cannot be read so.
     """
     for file in files:
-        if Path(file).exists() and is_manifest(file):
-            raise ConfigError(f"--add needs a table of texts and labels, but {file} is none; name a table like {place}")
         task = _joined(task, file, *_read(task, Path(file), place, flags, votes))
     return task
 
@@ -45,9 +43,11 @@ def _read(
     """The labels of the task and of a file, the file's labelled texts, and its texts without a label."""
     tables = Tables(without=votes)
     source = read_spec(place, flags, tables)[1].train[0]
+    if file.exists() and is_manifest(file) and source.pattern is None:
+        raise ConfigError(f"--add needs a table of texts and labels, but {file} is none; name a table like {place}")
     if file.is_dir() or source.as_label is not None:
         added = load_whole_task(file, LabelledTableFlags(), labels=task.labels)
-        return added.labels, added.train, added.unlabelled_texts
+        return added.labels, with_text(added.train, file), added.unlabelled_texts
     first = next(iter(task.train.texts), "")
     columns = tuple(first.cells) if isinstance(first, RowText) else ()
     own: dict[str, Any] = {"path": str(file), "columns": columns}
