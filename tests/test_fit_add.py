@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -231,7 +231,7 @@ def race(place: Path) -> None:
     record.write_text(record.read_text().replace('"command": "fit"', '"command": "race"', 1))
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (lambda place: (place / "first.csv").unlink(), "first.csv is not there; put it back"),
     "changed": (changed, "first.csv was changed; put it back, or learn from it anew: `warmstart fit first.csv`"),
     "foreign": (foreign, "must hold nothing but an earlier fit, but holds mine.txt; move it"),

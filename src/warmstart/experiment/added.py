@@ -28,7 +28,7 @@ from warmstart.model.folder import free_for_model, is_model
 from warmstart.model.stack import Stack
 from warmstart.runs.made_of import has_grown, run_of, task_named
 from warmstart.runs.record import read_record_of
-from warmstart.stats.formatting import of_100, points_range
+from warmstart.stats.formatting import of_100
 from warmstart.stats.proportions import ProportionDifference, paired_proportions
 from warmstart.stats.scores import HALF
 from warmstart.system.console import console
@@ -164,10 +164,10 @@ class AddedLabels(FitResult):
     def sentence(self) -> str:
         """The comparison, and what becomes of the earlier model."""
         (now, before), place = self.right.mean(axis=1), self.earlier.folder
-        ends = points_range(self.difference.low, self.difference.high, digits=0)
-        texts = "added texts" if self.only_added else "texts"
-        scores = f"right on {of_100(now)} of 100 {texts}, before {of_100(before)} (difference {ends})"
-        labels = f"With {self.added:,} more label{'s' * (self.added != 1)} it is"
+        ends = " to ".join(f"{round(100 * end):+d}" for end in (self.difference.low, self.difference.high))
+        texts, whole = "added texts" if self.only_added else "texts", "all labels of " * self.several
+        scores = f"right on {whole}{of_100(now)} of 100 {texts}, before {of_100(before)} (difference {ends})"
+        labels = f"With {self.added:,} more label{'led text' * self.several}{'s' * (self.added != 1)} it is"
         if not self.earlier.replaced:
             return f"{labels} {scores}: the model in {place} stays beside the new one."
         if self.better:

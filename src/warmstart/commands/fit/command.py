@@ -85,7 +85,7 @@ def _add_labels(earlier: EarlierFit) -> FitResult:
     """Fit with more labels, and keep the better of the two models in the folder of the earlier one."""
     config, place, new = earlier.settings, Path(earlier.settings.out), earlier.settings.add[len(earlier.learned.add) :]
     learned = read_labelled(earlier.learned)
-    task = with_added(learned, new, Path(config.data), LabelledTableFlags.of(config), config.votes)
+    task = with_added(learned, new, Path(config.data), config, config.votes)
     count_new_labels(learned, task)
     fitted, note = _fitted(task, config, str(earlier.work))
     found = compare_fits(earlier, fitted, learned)
@@ -198,6 +198,5 @@ def read_labelled(config: FitConfig) -> Task:
     if config.columns and config.no_columns:
         raise ConfigError("--no-columns reads the text alone, but --columns names others; give one of them")
     columns, more = None if config.no_columns else config.columns, config.unlabelled
-    place, flags = Path(config.data), LabelledTableFlags.of(config)
-    task = labelled_task(place, flags, test=config.test, unlabelled=more, columns=columns, votes=config.votes)
-    return with_added(task, config.add, place, flags, config.votes)
+    task = labelled_task(Path(config.data), config, test=config.test, unlabelled=more, columns=columns, votes=config.votes)
+    return with_added(task, config.add, Path(config.data), config, config.votes)
