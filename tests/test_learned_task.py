@@ -53,7 +53,10 @@ def test_the_task_of_a_run_that_was_moved(made: Path, tmp_path: Path) -> None:
     shutil.copytree(made, moved)
     (moved / "table.csv").write_text("body,said\nanother,no\n")
     changed = task_named(moved / "runs" / "fit")
-    assert changed == (made / "table.csv", changed.flags if changed else None, True, True)  # the unchanged one goes first
+    assert changed is not None
+    assert (changed.path, changed.start) == (made / "table.csv", made)  # the unchanged one goes first
+    assert changed.whole
+    assert changed.unchanged
     shutil.move(made / "table.csv", tmp_path / "elsewhere" / "beside.csv")
     alone = task_named(moved / "runs" / "fit")
     assert alone is not None

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
-from tyro.conf import Positional, arg
+from tyro.conf import Positional, UseAppendAction, arg
 
 from warmstart.config import ADVANCED, IN_FILE, Config, what_must_hold
 from warmstart.errors import ConfigError
@@ -132,7 +132,7 @@ def refuse_wrong_values(settings: type[Config], words: Sequence[str], elsewhere:
             near = [key for key in known if len(name) > 4 and name[2:] in key] or get_close_matches(name, known, n=1)
             meant = f"did you mean {near[0]}? " if near else ""
             raise ConfigError(f"there is no flag {flag}; {meant}--help-all lists all")
-        if name not in known or _is_switch(field := known[name].field) or value[:1] == ["None"] or (_is_list(field) and not value):
+        if name not in known or _is_switch(field := known[name].field) or value[:1] == ["None"] or (_listed(field) and not value):
             continue
         if not value:
             raise ConfigError(f"{flag} needs a value after it")
@@ -186,7 +186,7 @@ class _Setting:
             return _argument(self.path[-1], self.field)
         if _is_switch(self.field):
             return re.sub(r"^--", "--[no-]", self.flag) if self.default is True else self.flag
-        several = " ..." * _is_list(self.field)
+        several = " ..." * _listed(self.field)
         choices = [choice for kind in _types(self.field) if get_origin(kind) is Literal for choice in get_args(kind)]
         name = "N" if {int, float} & {*_types(self.field)} else self.flag.rpartition("-")[2].rpartition(".")[2].upper()
         shown = f"{{{','.join(map(str, choices))}}}" if choices else name
@@ -277,6 +277,11 @@ def _is_switch(field: FieldInfo) -> bool:
 
 def _is_list(field: FieldInfo) -> bool:
     return any(get_origin(kind) is tuple for kind in _types(field))
+
+
+def _listed(field: FieldInfo) -> bool:
+    """True if several values may follow a flag, which for others is repeated."""
+    return _is_list(field) and UseAppendAction not in field.metadata
 
 
 def _flag(prefix: str, name: str, field: FieldInfo) -> str:

@@ -28,7 +28,7 @@ def check_has_result(command: str) -> None:
 
 def result_document(command: str, settings: Any, result: Any) -> str:
     """The document of a command that has ended well: its name, where it wrote, and its result."""
-    out = getattr(settings, "out", None)
+    out = getattr(result, "out", getattr(settings, "out", None))
     return _document({"warmstart": __version__, "command": command, "out": out, "result": plain(result)})
 
 

@@ -24,6 +24,7 @@ from warmstart.model.model import swap_head
 from warmstart.runs.made_of import run_of, task_named
 from warmstart.seeding import rng
 from warmstart.system.console import unsaid
+from warmstart.tasks.added import with_added
 from warmstart.tasks.load import load_task, load_whole_task
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def task_of_run(model: str) -> Task | None:
         if task is None or not task.unchanged:
             return None
         with unsaid():
-            return load_whole_task(task.path, task.flags) if task.whole else load_task(task.path, flags=task.flags)
+            found = load_whole_task(task.path, task.flags) if task.whole else load_task(task.path, flags=task.flags)
+            return with_added(found, task.added, task.path, task.flags)
     except (WarmstartError, OSError):  # files that are gone, or were changed by hand
         return None
 

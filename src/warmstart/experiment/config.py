@@ -6,7 +6,7 @@ import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field
-from tyro.conf import Positional, arg
+from tyro.conf import Positional, UseAppendAction, arg
 
 from warmstart.config import Advanced, Effectless, FileInput, TaskInput, ThreadsConfig
 from warmstart.data.source import LabelledTableFlags
@@ -217,7 +217,10 @@ class FitConfig(LabelledTableFlags):
 
     data: Positional[TaskInput[str]]
     """texts and labels: a table (csv, tsv, xlsx, parquet, ndjson), a folder with a folder of texts per label, or a manifest; rows
-    of a table without a label are texts to read"""
+    of a table without a label are texts to read; with --add, the folder of an earlier fit"""
+    add: FileInput[Annotated[tuple[str, ...], UseAppendAction]] = ()
+    """table of more labels, for the model of an earlier fit, whose folder is then DATA: the model of all labels takes its place if
+    it is right on as many texts or more; the earlier one is kept in its folder before. For two tables: --add A --add B"""
     unlabelled: FileInput[tuple[str, ...]] = ()
     """files of more texts without labels"""
     votes: str | None = None

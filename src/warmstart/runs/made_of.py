@@ -5,6 +5,7 @@ From them a model's run says which task it learned from, and whether that is sti
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -103,6 +104,10 @@ class LearnedTask(NamedTuple):
     """True if all its labelled texts were in one split, as ``fit`` reads them"""
     unchanged: bool
     """True if its files have the hashes that the run recorded"""
+    start: Path = Path()
+    """the folder in which the relative paths of the run start"""
+    added: tuple[str, ...] = ()
+    """further files of labels"""
 
 
 class _Labelled(LabelledTableFlags):
@@ -134,9 +139,24 @@ def task_named(run: Path) -> LearnedTask | None:
     for start in _starts(run, settings.get("out"), record.get("made_in")):
         if (start / named).exists():
             unchanged = _is_unchanged(labelled, start, record.get("made_of"))
-            there.append(LearnedTask(start / named, table, "data" in settings, unchanged))
+            added = tuple(str(start / file) for file in settings.get("add") or ())
+            there.append(LearnedTask(start / named, table, "data" in settings, unchanged, start, added))
     there.sort(key=lambda task: not task.unchanged)
     return next(iter(there), LearnedTask(Path(named), table, "data" in settings, unchanged=False))
+
+
+def has_grown(file: Path, digest: str) -> bool | None:
+    """True if lines were appended to a file that had a hash (``digest``), False if it still has it, None if it is another."""
+    if not file.is_file():
+        return None
+    so_far, grown = hashlib.sha256(), None
+    with file.open("rb") as lines:
+        for line in lines:
+            text = line.rstrip(b"\r\n")
+            for part in (text, line[len(text) :]):  # the last line may have had no end
+                so_far.update(part)
+                grown = grown or so_far.hexdigest() == digest or None
+    return False if so_far.hexdigest() == digest else grown
 
 
 def _starts(run: Path, out: Any, made_in: Any) -> Iterator[Path]:

@@ -200,12 +200,12 @@ def labelled_task(
     if votes and votes in (flags.text_column, flags.label_column):
         raise ConfigError(f"--votes must name a column of its own, but {votes} is that of the texts or labels; name another")
     task = load_whole_task(place, flags, test, tables=Tables(without=votes), columns=columns)
-    learned, tested = (_with_text(split, place) for split in (task.train, task.test))
+    learned, tested = (with_text(split, place) for split in (task.train, task.test))
     more = [Source.build({"path": path, "document": "line", **reading_alike(task.reading, path, {})}) for path in unlabelled]
     return replace(task, train=learned, test=tested, unlabelled=(*task.unlabelled, *more))
 
 
-def _with_text(split: Split, place: Path) -> Split:
+def with_text(split: Split, place: Path) -> Split:
     """The examples that have a text."""
     kept = [number for number, text in enumerate(split.texts) if not is_blank(text)]
     if len(kept) == len(split):
@@ -304,7 +304,7 @@ def build_task(spec: TaskSpec, folder: Path, seed: int = 0, *, covered: bool = T
     tables = tables or Tables()
     rows = read_sources(spec.train, folder, spec.type, tables)
     labels = task_type.label_names(rows.targets, spec.labels)
-    labels = labels if covered else (*labels, *_new_names(rows.targets, labels))
+    labels = labels if covered else (*labels, *names_beyond(rows.targets, labels))
     train = Split(tuple(rows.inputs), task_type.encode_targets("train", rows.targets, labels), rows.groups)
     total, splits = len(train), {}
     for name, wanted in (("test", spec.test), ("validation", spec.validation)):
@@ -328,7 +328,7 @@ def build_task(spec: TaskSpec, folder: Path, seed: int = 0, *, covered: bool = T
     return task if spec.limit is None or spec.limit >= len(train) else subsample(task, spec.limit, seed)
 
 
-def _new_names(targets: Sequence[Any], labels: Sequence[str]) -> list[str]:
+def names_beyond(targets: Sequence[Any], labels: Sequence[str]) -> list[str]:
     """Names among the targets that are none of these labels, in any spelling."""
     names = {name for target in targets for name in ([target] if isinstance(target, str) else target)} if labels else set[str]()
     return sorted(name for name in names if label_key(name) not in {*map(label_key, labels)})

@@ -10,11 +10,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from warmstart.commands.fit.page import write_fit_page
+from warmstart.commands.fit.page import fit_view, write_fit_page
 from warmstart.data.source import LabelledTableFlags
 from warmstart.data.tables import write_frame
 from warmstart.data.task import Task
 from warmstart.errors import ConfigError, suggest
+from warmstart.experiment.added import (
+    EarlierFit,
+    compare_fits,
+    count_new_labels,
+    discard,
+    earlier_fit,
+    put_in_place,
+)
 from warmstart.experiment.config import FINE_TUNING, FitConfig, Metric, RaceConfig
 from warmstart.experiment.fit import fit_task
 from warmstart.experiment.fit_lines import fit_lines
@@ -27,6 +35,7 @@ from warmstart.runs.record import write_record
 from warmstart.runs.steps import TaskPlace
 from warmstart.system.console import called, console, quietly
 from warmstart.system.storage import atomic_write
+from warmstart.tasks.added import with_added
 from warmstart.tasks.load import labelled_task, with_descriptions, with_metric
 from warmstart.tasks.votes import with_votes
 
@@ -42,21 +51,53 @@ name it is at most 0.3 in languages of letters that they have read, and 0.63 in 
 
 def fit_data(config: FitConfig) -> FitResult:
     """Read the texts and labels, compare, fit, save and report; the ``fit`` command."""
-    task = read_labelled(config)
+    if earlier := earlier_fit(config):
+        return _add_labels(earlier)
+    found, note = _fitted(read_labelled(config), config, config.out)
+    folder = Path(config.out)
+    saved, page = keep_fit(found, folder, lambda: write_fit_page(found, config, folder))
+    _print_fit(found, config, note, page if saved else None)
+    return found
+
+
+def _fitted(task: Task, config: FitConfig, out: str) -> tuple[FitResult, list[str]]:
+    """The fit of labelled texts, whose run is kept in the folder ``out``, and notes on the encoders."""
     if config.labels_file:
         task = with_descriptions(task, config.labels_file)
     if config.votes:
         task = with_votes(task, Path(config.data), config, config.votes)
     task = with_metric(task, config.metric)
-    how = {"schemes": config.schemes, "out": config.out, "seed": config.seed}
+    how = {"schemes": config.schemes, "out": out, "seed": config.seed}
     with quietly(f"trying methods, for up to {config.minutes:g} minutes"):
         encoders, note = encoders_for(config.encoders, task.train.texts)
         settings = _settings(config.data, encoders, config.minutes, **how)
-        found = fit_task(task, settings, config, random_sample=config.random_sample, columns=config.columns)
+        return fit_task(task, settings, config, random_sample=config.random_sample, columns=config.columns), note
+
+
+def _print_fit(found: FitResult, config: FitConfig, note: Sequence[str], page: Path | None) -> None:
+    """Print the first screen, with the place of the model if it was saved."""
     folder = Path(config.out)
-    saved, page = keep_fit(found, folder, lambda: write_fit_page(found, config, folder))
-    for line in [*note, *fit_lines(found, folder if saved else None, page, TaskPlace.of(config))]:
+    for line in [*note, *fit_lines(found, folder if page else None, page, TaskPlace.of(config))]:
         console.print(line)
+
+
+def _add_labels(earlier: EarlierFit) -> FitResult:
+    """Fit with more labels, and keep the better of the two models in the folder of the earlier one."""
+    config, place, new = earlier.settings, Path(earlier.settings.out), earlier.settings.add[len(earlier.learned.add) :]
+    learned = read_labelled(earlier.learned)
+    task = with_added(learned, new, Path(config.data), config, config.votes)
+    count_new_labels(learned, task)
+    fitted, note = _fitted(task, config, str(earlier.work))
+    found = compare_fits(earlier, fitted, learned)
+    console.print(found.sentence)
+    if earlier.replaced and not found.better:
+        discard(earlier)
+        return found
+    view = fit_view(found, place, TaskPlace.of(config))
+    saved, page = keep_fit(found, earlier.work, lambda: write_fit_page(found, config, earlier.work, view))
+    if earlier.replaced:
+        put_in_place(earlier)
+    _print_fit(found, config, note, place / page.name if saved else None)
     return found
 
 
@@ -157,4 +198,5 @@ def read_labelled(config: FitConfig) -> Task:
     if config.columns and config.no_columns:
         raise ConfigError("--no-columns reads the text alone, but --columns names others; give one of them")
     columns, more = None if config.no_columns else config.columns, config.unlabelled
-    return labelled_task(Path(config.data), config, test=config.test, unlabelled=more, columns=columns, votes=config.votes)
+    task = labelled_task(Path(config.data), config, test=config.test, unlabelled=more, columns=columns, votes=config.votes)
+    return with_added(task, config.add, Path(config.data), config, config.votes)
