@@ -187,7 +187,7 @@ def test_several_columns_are_one_text(tmp_path: Path) -> None:
 def test_the_terminal_says_what_to_use_how_good_against_what_and_what_next(fitted: tuple[Path, FitResult, str]) -> None:
     """In at most sixteen lines and without a statistician's words; the headline has at most 25 words."""
     place, found, said = fitted
-    lines = fit_lines(found, place / "run", place / "run" / "report.html", TaskPlace(str(place / "texts.csv")))
+    lines = fit_lines(found, place / "run", place / "run" / "report.html", TaskPlace(str(place / "texts.csv")), 1)
     assert len(lines) <= MOST_LINES
     untimed = [line for line in lines if " texts a second here" not in line]
     assert len(untimed) == len(lines) - 1

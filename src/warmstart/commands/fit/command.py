@@ -37,6 +37,7 @@ from warmstart.system.console import called, console, quietly
 from warmstart.system.storage import atomic_write
 from warmstart.tasks.added import with_added
 from warmstart.tasks.load import labelled_task, with_descriptions, with_metric
+from warmstart.tasks.predict import texts_per_second
 from warmstart.tasks.votes import with_votes
 
 FIT_FILE = "fit.json"
@@ -77,7 +78,7 @@ def _fitted(task: Task, config: FitConfig, out: str) -> tuple[FitResult, list[st
 def _print_fit(found: FitResult, config: FitConfig, note: Sequence[str], page: Path | None) -> None:
     """Print the first screen, with the place of the model if it was saved."""
     folder = Path(config.out)
-    for line in [*note, *fit_lines(found, folder if page else None, page, TaskPlace.of(config))]:
+    for line in [*note, *fit_lines(found, folder if page else None, page, TaskPlace.of(config), speed_of(found))]:
         console.print(line)
 
 
@@ -112,6 +113,11 @@ def keep_fit(found: FitResult, folder: Path, write_page: Callable[[], Path]) -> 
         write_record(folder, score=(found.best.name, found.expected.value) if found.told else None)
         atomic_write(folder / FIT_FILE, json.dumps(found.to_dict(), indent=1).encode())
         return saved, write_page()
+
+
+def speed_of(found: FitResult) -> float:
+    """Texts that the model of a fit reads in a second on this machine; 0 without a model."""
+    return texts_per_second(found.model, found.task.train.texts) if found.model is not None else 0.0
 
 
 class FitOptions(TypedDict, total=False):

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from warmstart.backbone.config import BackboneConfig
-from warmstart.commands.fit.command import keep_fit, time_for_trials
+from warmstart.commands.fit.command import keep_fit, speed_of, time_for_trials
 from warmstart.commands.fit.page import write_fit_page
 from warmstart.commands.pretrain.command import pretrain_on, tokenized
 from warmstart.commands.pretrain.result import PretrainResult
@@ -68,7 +68,7 @@ def quickstart(config: QuickstartConfig) -> QuickstartResult:
         found = fit_task(few, settings, config, random_sample=True)
         result = QuickstartResult(pretraining, found, _by_labels(task, found, settings, config))
     saved, page = keep_fit(found, folder, lambda: write_fit_page(found, config, folder, quickstart_view(result, folder)))
-    for line in result.lines(folder if saved else None, page):
+    for line in result.lines(folder if saved else None, page, speed_of(result.fit)):
         console.print(line)
     return result
 

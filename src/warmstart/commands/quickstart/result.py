@@ -88,8 +88,8 @@ class QuickstartResult(Shown, view="commands.quickstart.result:quickstart_view")
         rows = sorted(self.curves.items(), key=lambda row: -row[1][self.labels].value)
         return [(name, *(of_100(one.value) for one in scores.values())) for name, scores in rows]
 
-    def lines(self, saved: Path | None, report: Path) -> list[str]:
-        """The last lines for a terminal."""
+    def lines(self, saved: Path | None, report: Path, speed: float = 0) -> list[str]:
+        """The last lines for a terminal; ``speed`` is in texts a second, 0: unknown."""
         rows = [self.header, *self.table()] if self.curves else []
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         table = ["  ".join((row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:]))) for row in rows]
@@ -99,7 +99,7 @@ class QuickstartResult(Shown, view="commands.quickstart.result:quickstart_view")
             *filter(None, [self.bought]),
             *(f"  {line}" for line in table),
             *more,
-            *saved_lines(self.fit, saved, report),
+            *saved_lines(saved, report, speed),
             *terminal_lines(self.fit.steps(saved, None)),
         ]
 
