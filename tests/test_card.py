@@ -27,6 +27,7 @@ from warmstart.model.bundle import Bundle, Language
 from warmstart.model.card import card, markdown_table
 from warmstart.model.files import load_bundle, load_saved, save
 from warmstart.model.history import IMPORT, DataRecord, FindingRecord, Provenance, Record, ScoreTable, recorded_tasks, seen_labels
+from warmstart.runs.run import provenance
 from warmstart.stats.formatting import percent
 from warmstart.stats.splits import ONE_SPLIT
 from warmstart.tasks.load import save_task
@@ -334,3 +335,17 @@ def test_hashes_can_be_left_out(place: Path, monkeypatch: pytest.MonkeyPatch, to
     assert known_texts(bundle, cats().train.texts).number == 0
     assert changed_data(bundle, "cats", cats().text_hashes()) == []
     assert known_texts(language_bundle(tokenizer), ["a"]).number == 0
+
+
+@pytest.mark.parametrize(
+    ("program", "command"),
+    [
+        ("/usr/bin/warmstart", "warmstart fit 'my mails.csv'"),
+        ("/lib/warmstart/__main__.py", "warmstart fit 'my mails.csv'"),
+        ("/lib/ipykernel_launcher.py", "# called in Python"),
+    ],
+)
+def test_a_notebook_is_not_mistaken_for_a_command(program: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was typed is recorded; the arguments of another program are none of warmstart."""
+    monkeypatch.setattr("sys.argv", [program, "fit", "my mails.csv"])
+    assert provenance().command == command

@@ -251,10 +251,17 @@ def _with_threads(config: ThreadsConfig, recorded: int | None) -> ThreadsConfig:
     return config.model_copy(update={"threads": threads})
 
 
+def _typed_command() -> str:
+    """The command as it was typed, or a comment if a program or a notebook called warmstart, whose own arguments say nothing."""
+    program = Path(sys.argv[0])
+    typed = program.stem == "warmstart" or (program.parent.name, program.name) == ("warmstart", "__main__.py")
+    return shlex.join(["warmstart", *sys.argv[1:]]) if typed else "# called in Python"
+
+
 def provenance() -> Provenance:
     """Where the figures of a report come from: the command, the machine, the date, the version."""
     return Provenance(
-        command=shlex.join(["warmstart", *sys.argv[1:]]),
+        command=_typed_command(),
         machine=describe_machine(pick_device()),
         date=datetime.date.today().isoformat(),
         warmstart=__version__,
