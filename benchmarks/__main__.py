@@ -39,11 +39,11 @@ def measure_table(table: Table, runs: Path, *, render: bool) -> list[Measured]:
 
 
 def write(table: Table, content: str) -> None:
-    """Put a table into its pages, and the overview of reproductions into its own."""
+    """Put a table into its pages, and the overviews of reproductions into theirs."""
     for page in table.pages:
         file = DOCS / page
         file.write_text(with_block(file.read_text(encoding="utf-8"), table.name, content), encoding="utf-8")
-    overview.PAGE.write_text(overview.written(), encoding="utf-8")
+    overview.write_pages()
 
 
 def listing() -> str:

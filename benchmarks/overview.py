@@ -40,6 +40,11 @@ def pages() -> dict[Path, str]:
     return {place: with_block(place.read_text(encoding="utf-8"), *block) for place, block in tables.items()}
 
 
-if __name__ == "__main__":
+def write_pages() -> None:
+    """Write all of them."""
     for place, text in pages().items():
         place.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_pages()
