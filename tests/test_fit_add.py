@@ -23,7 +23,7 @@ from warmstart.errors import ConfigError, DataError
 from warmstart.experiment.added import BEFORE, AddedLabels
 from warmstart.experiment.config import FitConfig
 from warmstart.experiment.fit_result import FitResult
-from warmstart.runs.made_of import has_grown
+from warmstart.runs.made_of import has_grown, input_hashes
 from warmstart.system.locks import LOCK
 from warmstart.system.storage import RUN_FILE, SETTINGS, file_sha256
 from warmstart.tasks.added import with_added
@@ -234,7 +234,7 @@ def race(place: Path) -> None:
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (lambda place: (place / "first.csv").unlink(), "first.csv is not there; put it back"),
     "changed": (changed, "first.csv was changed; put it back, or learn from it anew: `warmstart fit first.csv`"),
-    "foreign": (foreign, "must hold nothing but an earlier fit, but holds mine.txt; move it"),
+    "foreign": (foreign, "must be an earlier fit and nothing else, but holds mine.txt; move it"),
     "race": (race, "--add needs a model that fit made"),
     "no model": (lambda place: shutil.rmtree(place / RUN / "bundle"), "run without a saved model"),
 }
@@ -289,6 +289,9 @@ def test_a_table_has_grown_if_it_begins_as_it_was(tmp_path: Path, end: str) -> N
     file.write_bytes(b"text,label\na,yesterday\nb,no\n")
     assert has_grown(file, digest) is None
     assert has_grown(tmp_path / "none.csv", digest) is None
+    (hashed,) = input_hashes(FitConfig(data=str(tmp_path))).values()
+    assert has_grown(tmp_path, hashed) is False
+    assert has_grown(tmp_path, digest) is None
 
 
 def test_a_process_that_ends_half_way_leaves_the_earlier_run_whole(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ complete; then the two change places at one instant, and the earlier one is kept
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
@@ -129,7 +128,8 @@ def _check_replaceable(folder: Path) -> None:
         return
     foreign = [one.name for one in before.iterdir() if one.name not in _OF_A_FIT] if before.is_dir() else [BEFORE]
     if foreign or read_record_of(before).get("command") != "fit":
-        raise ConfigError(f"{before} must hold nothing but an earlier fit, but holds {', '.join(foreign) or 'none'}; move it")
+        reason = f"holds {', '.join(foreign)}" if foreign else "is none"
+        raise ConfigError(f"{before} must be an earlier fit and nothing else, but {reason}; move it")
     free_for_model(before / "bundle")
 
 
@@ -254,15 +254,9 @@ def discard(earlier: EarlierFit) -> None:
 
 
 def _copy(folder: Path, target: Path, without: set[str]) -> None:
-    """Give what is in a folder, but some names, further names in another one; where files cannot have two, copy it."""
+    """Copy what is in a folder, but some names."""
 
-    def link(source: str, copy: str) -> None:
-        try:
-            os.link(source, copy, follow_symlinks=False)
-        except (OSError, NotImplementedError):
-            shutil.copy2(source, copy, follow_symlinks=False)
+    def ignored(place: str, names: list[str]) -> set[str]:
+        return without.intersection(names) if Path(place) == folder else set()
 
-    def ignored(place: str, names: list[str]) -> list[str]:
-        return [name for name in names if name in without and Path(place) == folder]
-
-    shutil.copytree(folder, target, symlinks=True, dirs_exist_ok=True, copy_function=link, ignore=ignored)
+    shutil.copytree(folder, target, symlinks=True, dirs_exist_ok=True, ignore=ignored)

@@ -146,9 +146,12 @@ def task_named(run: Path) -> LearnedTask | None:
 
 
 def has_grown(file: Path, digest: str) -> bool | None:
-    """True if lines were appended to a file that had a hash (``digest``), False if it still has it, None if it is another."""
+    """True if lines were appended to a file that had a hash (``digest``), False if it still has it, None if it is another.
+
+    Of a folder it is never True.
+    """
     if not file.is_file():
-        return None
+        return False if digest in _content(file).values() else None
     so_far, grown = hashlib.sha256(), None
     with file.open("rb") as lines:
         for line in lines:
