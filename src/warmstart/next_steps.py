@@ -14,7 +14,7 @@ from typing import Any
 from warmstart.data.files import open_bytes, without_compression
 from warmstart.runs.steps import PROJECT_FILE, command, free_name, out_words
 from warmstart.system.limits import MANIFEST_BYTES
-from warmstart.system.storage import MANIFEST
+from warmstart.system.storage import HISTORY_FILE, MANIFEST
 
 _DELIMITED, _LINES = (".csv", ".tsv", ".tab"), (".ndjson", ".jsonl")
 _WHOLE = (".xlsx", ".parquet")
@@ -132,7 +132,9 @@ def _entries(folder: Path) -> Iterator[Path]:
     names: list[str] = []
     with suppress(OSError), os.scandir(folder) as entries:
         names = [entry.name for entry in islice(entries, _MOST_ENTRIES)]
-    yield from (folder / name for name in sorted(names) if not name.startswith((".", "_")))
+    yield from (
+        folder / name for name in sorted(names) if not name.startswith((".", "_")) and not name.endswith(f".{HISTORY_FILE}")
+    )
 
 
 def _file(contents: Found, file: Path, start: Path) -> None:

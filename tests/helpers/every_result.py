@@ -22,6 +22,7 @@ from warmstart.commands import COMMANDS
 from warmstart.commands.fit.page import write_fit_page
 from warmstart.commands.quickstart.result import quickstart_view
 from warmstart.commands.race.page import write_race_page
+from warmstart.commands.runs import ModelMonths
 from warmstart.config import Config
 from warmstart.experiment.estimate import SweepEstimate
 from warmstart.model.bundle import Bundle
@@ -29,6 +30,7 @@ from warmstart.model.files import save
 from warmstart.report import page
 from warmstart.report.parts import Report, paragraphs_once
 from warmstart.runs.state import RunState
+from warmstart.runs.tally import Tally
 from warmstart.tokenizer.tokenizer import Tokenizer
 
 SMALL = {"backbone": {"width": 8, "heads": 2, "depth": 1, "feedforward": 8, "max_length": 32}, "tokenizer": {"type": "character"}}
@@ -91,6 +93,9 @@ def commands_of(place: Path, results: Mapping[str, Any]) -> dict[str, Callable[[
         "import --list": lambda: run("import", out=None, list=True),
         "runs": lambda: run("runs", folder=str(place)),
         "runs --follow": lambda: RunState(place / "pretrain", "pretrain"),
+        "runs of a model": lambda: ModelMonths(
+            place, "m", (Tally("2025-07-01T00:00:00Z", "m", 60, {"tea": 60}, {"confidence": 40.0}),)
+        ),
         "a task": lambda: ws.load_task(cats),
         "import": lambda: ws.load(str(place / "adapt" / "bundle")),
     }

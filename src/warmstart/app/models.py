@@ -37,6 +37,7 @@ from warmstart.model.rows import BackboneVectors, VectorRows
 from warmstart.model.selftest import SELFTEST_TEXTS
 from warmstart.model.stack import Stack
 from warmstart.model.stack_checks import examine
+from warmstart.runs.tally import Recorder
 from warmstart.runs.verdict import ACCURACY, Verdict, read_verdict
 from warmstart.stats.abstention import Threshold
 from warmstart.stats.calibration import expected_calibration_error, perfect_calibration_error
@@ -55,6 +56,8 @@ TARGETS = (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 """error rates whose guarantees are shown"""
 KEPT_THRESHOLDS = 64
 """thresholds that are kept of a model"""
+RECORD_SECONDS = 600.0
+"""seconds between two lines that a server appends to the history of a model"""
 Input = str | list[str]
 """an input of a request"""
 
@@ -73,6 +76,8 @@ class ServedModel:
     """the task whose training texts are shown beside predictions"""
     counts: NgramCounts | None = None
     """counts of the tokens that followed in a corpus, shown beside the probable ones"""
+    recorder: Recorder | None = None
+    """counter of its predictions, which go into its history"""
 
     @classmethod
     def open(cls, path: str, name: str | None = None, tasks: Sequence[Task] = (), corpus: Corpus | None = None) -> ServedModel:
@@ -310,7 +315,11 @@ class ServedModels:
     def reload(self, name: str) -> None:
         """Load a model again from its folder; on an error the old one stays. Requests that began go on with the old one."""
         old = self._models[name]
-        self.put(ServedModel.open(old.path, old.name, [old.task] if old.task else [], self.corpus))
+        new = ServedModel.open(old.path, old.name, [old.task] if old.task else [], self.corpus)
+        if old.recorder:
+            new = replace(new, recorder=Recorder(old.path, RECORD_SECONDS))
+            old.recorder.end()
+        self.put(new)
         console.print(f"loaded {name} again")
 
 
@@ -319,7 +328,7 @@ def open_models(paths: Sequence[str], tasks: Sequence[Task] = (), corpus: Corpus
     models = list[ServedModel]()
     for path in paths:
         name, _, folder = path.rpartition("=") if "=" in path and not Path(path).exists() else ("", "", path)
-        models.append(ServedModel.open(folder, name or None, tasks, corpus))
+        models.append(replace(ServedModel.open(folder, name or None, tasks, corpus), recorder=Recorder(folder, RECORD_SECONDS)))
     for task in tasks:
         if not any(model.fits(task) for model in models):
             raise ConfigError(

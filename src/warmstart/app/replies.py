@@ -288,6 +288,8 @@ def predictions_for(model: ServedModel, inputs: Sequence[Any], top: int, thresho
             for answer, least in zip(answers, lowest, strict=True)
         ]
     predictions = predict(model.model, inputs, top=top)
+    if model.recorder:
+        model.recorder.count(inputs, predictions)
     probabilities = predictions.probabilities
     confidences = [0.0] * len(inputs) if probabilities is None else confidences_of(probabilities).tolist()
     rows = [

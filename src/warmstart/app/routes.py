@@ -149,6 +149,9 @@ class Server:
         self.generating.shutdown(cancel_futures=True)
         self.training_texts.close()
         self.computer.stop()
+        for model in self.models:
+            if model.recorder:
+                model.recorder.end()
 
 
 def make_app(server: Server, rules: AccessRules, labelling: FastAPI | None = None) -> App:

@@ -26,6 +26,7 @@ from warmstart.json_output import for_standard_output
 from warmstart.model.bundle import Bundle
 from warmstart.model.stack import Stack
 from warmstart.runs.made_of import input_paths
+from warmstart.runs.tally import Recorder
 from warmstart.system.console import console
 from warmstart.system.outputs import free_output, write_output
 from warmstart.system.storage import STANDARD_OUTPUT
@@ -105,7 +106,7 @@ def _shares(
     if config.by and (not table or config.by not in table[0]):
         names = f"its columns are {', '.join(map(repr, table[0]))}" if table else "the texts are no table"
         raise DataError(f"--by must name a column of the table, but there is no column '{config.by}': {names}")
-    counted = shares(model, texts, [row[config.by] for row in table] if config.by else None)
+    counted = shares(model, texts, [row[config.by] for row in table] if config.by else None, Recorder(config.model).count)
     data = file_of(counted.rows, out) if out else b""
     for line in (f"{counted.sentence}.", *(f"{note}." for note in counted.notes)):
         console.print(line)
@@ -195,8 +196,10 @@ def _labels(bundle: Bundle | Stack, texts: Sequence[Any], config: PredictConfig)
     unknown = np.zeros(len(texts), dtype=bool) if typicality is None else typicality <= config.unknown_share
     if unknown.any():
         console.print(unknown_sentence(int(unknown.sum()), len(texts), config.unknown_share))
-    if typicality is not None and (changed := drift_sentence(texts, typicality, texts_compared(bundle))):
+    changed = None if typicality is None else drift_sentence(texts, typicality, texts_compared(bundle))
+    if changed:
         console.print(changed)
+    Recorder(config.model).count(texts, predictions, None if typicality is None else bool(changed))
     for text, row, confidence, strange in zip(texts, predictions, confidences, unknown.tolist(), strict=True):
         abstains = threshold is not None and confidence < threshold.threshold and not is_blank(text)
         no_label = abstains or is_blank(text)

@@ -23,6 +23,7 @@ from warmstart.system.storage import MANIFEST, json_or_none
 
 if TYPE_CHECKING:
     from warmstart.report.parts import Report
+    from warmstart.runs.tally import Tally
 
 
 LOOK_AGAIN = 0.5
@@ -32,27 +33,40 @@ LAST_LINES = 5
 
 
 class RunsConfig(Config):
-    """List the runs and sweeps of a folder, or follow one."""
+    """List the runs and sweeps of a folder, follow one, or show what a model predicted, month by month."""
 
     folder: Positional[str] = "runs"
-    """folder in which the runs are"""
+    """folder in which the runs are; of a model, or its run, what it predicted by month"""
     follow: str | None = None
     """print the progress of this run as it comes, until it ends; Ctrl-C stops looking, not the run"""
 
 
-def list_runs(config: RunsConfig) -> RunsResult | RunState:
+def list_runs(config: RunsConfig) -> RunsResult | ModelMonths | RunState:
     """The ``runs`` command."""
     folder = Path(config.folder)
     if config.follow:
         return _follow(_named(config.follow, folder))
     if not folder.is_dir():
         raise ConfigError(f"{folder} must be a folder of runs, but there is none; name one, `warmstart runs FOLDER`")
+    from warmstart.runs.tally import digest_in_history, history_file, read_tallies
+
+    if (file := history_file(folder)) and (file.is_file() or not is_run(folder)):
+        return _by_month(ModelMonths(folder, digest_in_history(folder), tuple(read_tallies(file))))
     runs = sorted(find_runs(folder), key=lambda run: -run.changed)
     result = RunsResult(folder, tuple(runs))
     if runs:
         print_table(str(folder), result.table(), result.HEADER)
     for sentence in result.findings:
         console.print(sentence)
+    return result
+
+
+def _by_month(result: ModelMonths) -> ModelMonths:
+    """Print what a model predicted."""
+    if result.tallies:
+        print_table(f"{result.model} by month (UTC)", result.table(), result.header)
+    for sentence in result.findings:
+        console.print(sentence, markup=False)
     return result
 
 
@@ -162,6 +176,61 @@ class RunsResult(Shown, view="commands.runs:runs_view"):
         return {"folder": str(self.folder), "runs": [run.to_dict() for run in self.runs]}
 
 
+@dataclass(frozen=True)
+class ModelMonths(Shown, view="commands.runs:months_view"):
+    """Counts of what a model predicted, and earlier models of its run, month by month."""
+
+    model: Path
+    digest: str
+    """first 12 digits of the model's digest"""
+    tallies: tuple[Tally, ...]
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        """The names of the columns of ``table``."""
+        from warmstart.runs.tally import top_labels
+
+        if any("mean" in tally.sums for tally in self.tallies):
+            return ("month", "texts", "mean", "deviation")
+        labels = top_labels(self.tallies)
+        others = any(tally.labels.keys() - {*labels} for tally in self.tallies)
+        return ("month", "texts", "unknown", "confidence", *labels, *(["others"] if others else []))
+
+    def table(self) -> list[tuple[str, ...]]:
+        """One row for each month and model, under ``header``; labels are shares of the texts."""
+        from warmstart.runs.tally import MONTH, summed, top_labels
+
+        rows = list[tuple[str, ...]]()
+        for month in summed(self.tallies, MONTH):
+            row = (month.date + " (earlier model)" * (month.model != self.digest), f"{month.texts:,}")
+            if "mean" in self.header:
+                rows.append((*row, *(f"{month.to_dict().get(name, math.nan):.4g}" for name in ("mean", "deviation"))))
+                continue
+            labels = [month.labels.get(name, 0) for name in top_labels(self.tallies)]
+            counts = [month.sums.get("unknown"), month.sums.get("confidence"), *labels, sum(month.labels.values()) - sum(labels)]
+            rows.append((*row, *("" if count is None else percent(count / month.texts, 0) for count in counts))[: len(self.header)])
+        return rows
+
+    @property
+    def findings(self) -> list[str]:
+        """A sentence about what has changed, and the number of texts that earlier models predicted."""
+        from warmstart.runs.tally import shift_sentence
+
+        own = [tally for tally in self.tallies if tally.model == self.digest]
+        others = sum(tally.texts for tally in self.tallies) - sum(tally.texts for tally in own)
+        earlier = f"{others:,} text{'s' * (others != 1)} of earlier models here are not compared."
+        return [shift_sentence(own), *([earlier] if others else [])]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The months, and what has changed of this model, as plain values, fit for JSON."""
+        from warmstart.runs.tally import MONTH, shift_of, summed
+
+        own = [tally for tally in self.tallies if tally.model == self.digest]
+        shift = shift_of(own)
+        months = [tally.to_dict() for tally in summed(self.tallies, MONTH)]
+        return {"model": self.digest, "months": months, "changed": shift and shift._asdict(), "findings": self.findings}
+
+
 def kind_of_foreign(run: RunState) -> str:
     """The kind of a folder or file that is no run."""
     if run.state != "foreign":
@@ -252,3 +321,11 @@ def run_view(run: RunState) -> Report:
 
     section = Section("State", (), (Table(RunsResult.HEADER, RunsResult(run.path.parent, (run,)).table()),))
     return Report(f"Run: {run.name}", headline(end_of_run(run)), (), (section,))
+
+
+def months_view(result: ModelMonths) -> Report:
+    """What a model predicted, in a notebook."""
+    from warmstart.report.parts import Report, Section, Table, headline
+
+    section = Section("Months", result.findings[1:], (Table(result.header, result.table()),))
+    return Report(f"Model: {result.model}", headline(result.findings[0]), (), (section,))

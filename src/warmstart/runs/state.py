@@ -18,7 +18,7 @@ from warmstart.errors import ConfigError
 from warmstart.notebook import Shown
 from warmstart.runs.record import read_record_of
 from warmstart.system.locks import LOCK, Holder, holder_of
-from warmstart.system.storage import RUN_FILE, SETTINGS, STEPS_FOLDER, is_leftover, json_or_none
+from warmstart.system.storage import HISTORY_FILE, RUN_FILE, SETTINGS, STEPS_FOLDER, is_leftover, json_or_none
 from warmstart.training.log import read_metrics
 
 State = Literal["running", "finished", "stopped", "damaged", "foreign"]
@@ -159,8 +159,9 @@ class RunState(Shown, view="commands.runs:run_view"):
 
     @cached_property
     def changed(self) -> float:
-        """When a file of it was last written, in seconds since 1970."""
-        return float(max(_stat(file, "st_mtime") for file in (self.path, *files_of(self.path))))
+        """When a file of it was last written, in seconds since 1970; that its model was used changes nothing."""
+        files = (file for file in files_of(self.path) if file.name != HISTORY_FILE)
+        return float(max((_stat(file, "st_mtime") for file in files), default=_stat(self.path, "st_mtime")))
 
     @cached_property
     def size(self) -> int:
@@ -193,7 +194,7 @@ def find_runs(folder: Path) -> Iterator[RunState]:
         return
     for place in sorted(folder.iterdir()):
         runs_inside = any(run == place or place in run.parents for run in inner)
-        if not runs_inside and not place.name.startswith("."):
+        if not runs_inside and not place.name.startswith(".") and not place.name.endswith(f".{HISTORY_FILE}"):
             yield RunState(place, place.name)
 
 

@@ -32,6 +32,8 @@ from warmstart.system.trouble import cure_of
 
 SETTINGS, PAGE_FILE, RUN_FILE = "config.yaml", "report.html", "run.json"
 """files in the folder of a run: its settings, its report, and its description"""
+HISTORY_FILE = "history.ndjson"
+"""file in the folder of a run: counts of what its model predicted; of a model without a run, after the name of its folder"""
 MANIFEST = "bundle.json"
 """names of the manifest in the folder of a model"""
 RACE_FILE = "race.json"

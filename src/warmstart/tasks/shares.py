@@ -6,7 +6,7 @@ Letters: M labelled texts of the model, N texts asked about, C labels.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,7 @@ from warmstart.stats.shares import (
     with_known,
 )
 from warmstart.tasks import task_type_for
-from warmstart.tasks.predict import as_inputs, read
+from warmstart.tasks.predict import Predictions, as_inputs, predict
 from warmstart.tasks.unknown import drift_sentence, texts_compared
 
 ALL = "all texts"
@@ -133,13 +133,16 @@ def share_lines(counted: Shares) -> list[str]:
     return lines
 
 
-def shares(model: Bundle | Stack, texts: Sequence[Any], by: Sequence[Any] | None = None) -> Shares:
+def shares(
+    model: Bundle | Stack, texts: Sequence[Any], by: Sequence[Any] | None = None, tell: Callable[..., None] | None = None
+) -> Shares:
     """The share of each label among N texts, each with a 95% interval; for each group, too, if ``by`` (N,) names their groups.
 
     Predictions for all texts are corrected by the labelled texts of the fit, which must be a random sample of texts like these
     (``stats/shares.py``); where some are known to be drawn at random, by these, and the others count as texts without a label.
     Labelled texts that are among these count with their labels; a group is corrected by its own, so it must
-    have ``FEWEST_LABELLED`` of them for an interval. Dates in ``by`` are taken by month. Blank texts are left out. Raises
+    have ``FEWEST_LABELLED`` of them for an interval. Dates in ``by`` are taken by month. Blank texts are left out. ``tell`` is
+    given the texts that had to be predicted, their predictions, and whether they differ from the labelled ones. Raises
     ``DataError`` without texts, for a model without such labels, and for more than ``MOST_GROUPS`` groups.
     """
     texts, names = as_inputs(texts), None if by is None else group_names(by)
@@ -152,6 +155,8 @@ def shares(model: Bundle | Stack, texts: Sequence[Any], by: Sequence[Any] | None
     places = {value: place for place, value in enumerate(left_out.hashes)}
     known = np.array([places.get(key_hash(key_of(text)).hex(), -1) for text in texts])
     count = _Counted(model, left_out, texts, written, known)
+    if tell and count.predicted:
+        tell(*count.predicted)
     groups = [count.group(ALL, written, count.rows)]
     for name in sorted(set(names or ()) - {""}):
         inside = written & np.array([value == name for value in names or ()])
@@ -190,6 +195,7 @@ class _Counted:
         self, model: Bundle | Stack, left_out: LeftOutAnswers, texts: Sequence[Any], written: np.ndarray, known: np.ndarray
     ) -> None:
         self.single, self.drift, self.drawn = task_type_for(model).one_label, None, sum(left_out.random)
+        self.predicted: tuple[list[Any], Predictions, bool | None] | None = None
         self.few_drawn = bool(left_out.random) and self.drawn < FEWEST_LABELLED
         sample, every = labelled_sample(left_out), np.arange(len(left_out.labels))
         self.rows = np.flatnonzero(left_out.random) if left_out.random and not self.few_drawn else every
@@ -199,9 +205,11 @@ class _Counted:
         self.others = written & (self.known < 0)
         self.values = sample.predictions[known]  # those of new texts follow
         if asked := [text for text, other in zip(texts, new, strict=True) if other]:
-            self.values[new], _, typicality = read(model, asked)
+            predictions = predict(model, asked)
+            self.values[new], typicality = predictions.probabilities, predictions.typicality
             if typicality is not None:
                 self.drift = drift_sentence(asked, typicality, texts_compared(model))
+            self.predicted = asked, predictions, None if typicality is None else bool(self.drift)
         self.picked = bool(asked) and sampled_alike(sample.take(self.rows), self.values[self.others]) < PICKED
 
     def notes(self) -> list[str]:
