@@ -49,7 +49,7 @@ PLAIN = {"predict", "generate"}
 """commands whose rows are for programs; ``ws.predict`` and ``ws.trace`` show theirs"""
 WITHOUT_CHARTS = {
     "audit", "cost", "curve --estimate", "doctor", "evaluate --against", "evaluate a text", "import",
-    "import --list", "a task", "race --estimate", "runs", "runs --follow", "tokenize",
+    "import --list", "a task", "race --estimate", "runs", "runs of a model", "runs --follow", "tokenize",
 }  # fmt: skip
 
 
