@@ -196,6 +196,20 @@ def test_a_column_that_gives_the_label_away_is_named_and_left_out(leak: str) -> 
     assert asked.model.names == (leak,)
 
 
+def test_how_frequent_labels_are_is_no_gain_of_columns_whose_cells_are_noise() -> None:
+    """Answers that take labels as equally likely stay as they are, where nine of ten texts have one label."""
+    chance = rng(0, "frequent")
+    labels = (chance.random(400) < 0.1).astype(np.int64)
+    rows = tuple(RowText(f"text {row}", {"price": float(chance.normal())}) for row in range(400))
+    answers = answers_to(labels, 2, chance, quality=0.6)
+    learned = try_columns(Split(rows, labels), answers, Calibration(), ("price",))
+    equal = try_columns(Split(rows, labels), answers, Calibration(), ("price",), equal=True)
+    assert learned
+    assert learned.model, "frequencies are learned as if the column told them"
+    assert equal
+    assert equal.model is None
+
+
 def test_several_labels_have_trees_of_their_own() -> None:
     chance = rng(0, "several")
     labels = (chance.random((200, 3)) < 0.4).astype(np.int64)

@@ -161,6 +161,8 @@ def test_groups_are_corrected_by_their_own_labels() -> None:
     assert np.isnan(counted.difference("2026-01", "2026-02", "complaint").low)
     with pytest.raises(DataError, match="no group '2026-03'; did you mean '2026-02'. known: 2026-01, 2026-02, all texts"):
         counted.difference("2026-03", "2026-02", "complaint")
+    with pytest.raises(DataError, match="all texts hold every group"):
+        counted.difference("2026-01", "all texts", "complaint")
     with pytest.raises(DataError, match="no label 'complaints'; did you mean 'complaint'"):
         counted.difference("2026-01", "2026-02", "complaints")
 

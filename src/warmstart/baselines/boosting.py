@@ -1,7 +1,8 @@
 """Gradient boosting on the other columns of a table, on top of answers to its texts; fitted by scikit-learn.
 
-Boosting begins from the answers, so that columns which say nothing leave them as they are. Letters: N rows, C labels, D numbers of
-a row.
+Boosting begins from the answers, so that columns which say nothing leave them as they are. Where answers take labels as equally
+likely, it learns on top of answers times the labels' frequencies, which the saved trees leave out again: how frequent labels are is
+nothing that a column tells. Letters: N rows, C labels, D numbers of a row.
 """
 
 from __future__ import annotations
@@ -40,34 +41,47 @@ class _Answers:
         return self.answers
 
 
+def as_frequent(answers: np.ndarray, frequencies: np.ndarray | None) -> np.ndarray:
+    """(N, C) answers no surer than ``LEAST`` allows, times ``frequencies`` (C,) of labels; None: several labels, each by itself."""
+    kept = np.clip(answers, LEAST, 1 - LEAST)
+    return kept if frequencies is None else np.asarray(kept * frequencies / (kept @ frequencies)[:, None])
+
+
 def boosted(
-    forms: Sequence[ColumnForm], cells: np.ndarray, answers: np.ndarray, labels: np.ndarray, rounds: int = _ROUNDS
+    forms: Sequence[ColumnForm],
+    cells: np.ndarray,
+    answers: np.ndarray,
+    labels: np.ndarray,
+    frequencies: np.ndarray | None,
+    rounds: int = _ROUNDS,
 ) -> BesideText:
     """Trees of at most so many rounds, learned from cells (N, D), answers (N, C) out of fold, and labels (N,) or (N, C) of 0 and 1.
 
-    A label that no row has, or that all have, gets no tree.
+    A label that no row has, or that all have, gets no tree. ``frequencies`` (C,) of labels, up to a factor, are those that answers
+    leave out; None for several labels.
     """
     kept = np.random.default_rng(0).permutation(len(cells))[:_MOST_ROWS]
     rows, answers, labels = joined_rows(cells, answers)[kept], answers[kept], labels[kept]
+    begin = as_frequent(answers, frequencies)
     if several := labels.ndim == 2:
         by_label = [
-            _rounds(rows, np.column_stack([1 - answers[:, label], answers[:, label]]), labels[:, label], rounds, label)
+            _rounds(rows, np.column_stack([1 - begin[:, label], begin[:, label]]), labels[:, label], rounds, label)
             for label in np.flatnonzero(labels.min(axis=0) < labels.max(axis=0)).tolist()
         ]
         turns = [tuple(tree for trees in turn for tree in trees) for turn in zip(*by_label, strict=True)]
     else:
-        turns = _rounds(rows, answers, labels, rounds)
+        turns = _rounds(rows, begin, labels, rounds)
     return BesideText(forms=tuple(forms), rounds=tuple(turns), several=several)
 
 
 def _rounds(
-    rows: np.ndarray, answers: np.ndarray, labels: np.ndarray, most: int, only: int | None = None
+    rows: np.ndarray, begin: np.ndarray, labels: np.ndarray, most: int, only: int | None = None
 ) -> list[tuple[BoostedTree, ...]]:
-    """The trees of each round for labels (N,), of ``most`` rounds at most; all for the label ``only``, if it is given."""
+    """The trees of each round for labels (N,), on top of ``begin`` (N, C): at most ``most``, all for the label ``only``, if any."""
     from sklearn.ensemble import GradientBoostingClassifier
 
     present = np.unique(labels)
-    begin = np.clip(answers[:, present], LEAST, 1 - LEAST)
+    begin = begin[:, present]
     model = GradientBoostingClassifier(
         init=_Answers(begin / begin.sum(axis=1, keepdims=True)),
         n_estimators=min(most, max(_FEWEST_ROUNDS, _MOST_TREES // len(present))),

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from warmstart.commands.settings import PredictConfig
-from warmstart.data.beside import WRITTEN, TableBeside, beside_row, cell_of, file_of
+from warmstart.data.answered_table import WRITTEN, AnsweredTable, beside_row, cell_of, file_of
 from warmstart.data.files import without_compression
 from warmstart.data.read import documents_of, files_as_texts, given_file
 from warmstart.data.source import TABLE_FORMATS, Source
@@ -118,7 +118,7 @@ def _shares(
     return counted.rows
 
 
-def _written(rows: Sequence[dict[str, Any]], out: Path | None, table: TableBeside | None, *, given: int) -> tuple[bytes, int]:
+def _written(rows: Sequence[dict[str, Any]], out: Path | None, table: AnsweredTable | None, *, given: int) -> tuple[bytes, int]:
     """The file of predictions as its ending promises, lines of JSON without an ending, and the number of its blank rows.
 
     The first texts are ``given``, and the others stand in the table.
@@ -152,11 +152,11 @@ def _check_ending(out: Path) -> None:
         raise ConfigError(f"--out must end in {', '.join(WRITTEN)}, but is {out}; a .csv opens in every spreadsheet")
 
 
-def _table(source: Source | None, tables: Tables) -> TableBeside | None:
+def _table(source: Source | None, tables: Tables) -> AnsweredTable | None:
     """The table that was read; None of what is no table."""
     if source is None or not (file := Path(source.path)).is_file() or source_format(source, file) not in TABLE_FORMATS:
         return None
-    return TableBeside(source, tables)
+    return AnsweredTable(source, tables)
 
 
 def _cells(row: dict[str, Any]) -> dict[str, Any]:

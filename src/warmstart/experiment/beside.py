@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from warmstart.baselines.boosting import boosted
+from warmstart.baselines.boosting import as_frequent, boosted
 from warmstart.data.budget import FOLDS
 from warmstart.data.cells import ColumnForm, RowText, cell_matrix, column_forms
 from warmstart.data.splits import cross_validation_folds, strata
@@ -32,7 +32,8 @@ HALF_WAY = 0.5
 misses"""
 _NAMED = 3
 """columns that a sentence names"""
-_LEAST = 1e-6
+_STEPS = 20
+"""steps of the factors by which labels are more frequent than answers take them to be"""
 
 
 @dataclass(frozen=True)
@@ -83,11 +84,14 @@ def _listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
 
 
-def try_columns(split: Split, answers: np.ndarray, text: Calibration, named: Sequence[str] = ()) -> OtherColumns | None:
+def try_columns(
+    split: Split, answers: np.ndarray, text: Calibration, named: Sequence[str] = (), *, equal: bool = False
+) -> OtherColumns | None:
     """What the other columns add to ``answers`` (N, C) out of fold, of which ``text`` is the calibration.
 
-    Columns that were ``named`` are all read; of others those that give the label away are left out. None if the texts come without
-    other columns, or are few.
+    Columns that were ``named`` are all read; of others those that give the label away are left out. With ``equal`` the answers take
+    labels as equally likely, and columns learn nothing of how frequent these are. None if the texts come without other columns, or
+    are few.
     """
     rows = [row for row in split.texts if isinstance(row, RowText)]
     if len(rows) < len(split) or len(np.unique(split.units)) < _FEWEST_TEXTS:
@@ -101,13 +105,13 @@ def try_columns(split: Split, answers: np.ndarray, text: Calibration, named: Seq
     found = OtherColumns(tuple(form.name for form in forms), tuple((form.name, share) for form, share in leaky))
     if not forms:
         return found if leaky else None
-    kept = _tried(forms, rows, answers, split)
+    kept = _tried(forms, rows, answers, split, frequencies := _frequencies(answers, split.labels, equal=equal))
     if kept.gains and 0 < len(needed := kept.needed()) < len(forms):
-        kept = _tried(needed, rows, answers, split)
+        kept = _tried(needed, rows, answers, split, frequencies)
     gain = float((_right(kept.staged[kept.best], split.labels, text) - right).mean())
     if not kept.gains or gain <= 0:
         return found
-    model = boosted(kept.forms, kept.cells, answers, split.labels, kept.best).model_copy(update={"text": text})
+    model = boosted(kept.forms, kept.cells, answers, split.labels, frequencies, kept.best).model_copy(update={"text": text})
     return replace(found, gain=gain, answers=kept.staged[kept.best], model=model)
 
 
@@ -121,6 +125,8 @@ class _Tried:
     answers: np.ndarray
     """(N, C) to the texts alone, out of fold"""
     split: Split
+    frequencies: np.ndarray | None
+    """(C,) frequencies of labels that the answers leave out (``as_frequent``)"""
     folds: tuple[tuple[np.ndarray, BesideText], ...]
     """places of the texts of a fold, and what learned from all others"""
 
@@ -140,7 +146,7 @@ class _Tried:
     @cached_property
     def best(self) -> int:
         """The number of rounds with the least loss."""
-        return int(np.argmin([_loss(stage, self.split.labels).mean() for stage in self.staged]))
+        return int(np.argmin([self._loss(stage).mean() for stage in self.staged]))
 
     @property
     def gains(self) -> bool:
@@ -149,7 +155,11 @@ class _Tried:
 
     def _lost(self, worse: np.ndarray) -> np.ndarray:
         """(N,) the loss of other probabilities (N, C) above that of the best round."""
-        return _loss(worse, self.split.labels) - _loss(self.staged[self.best], self.split.labels)
+        return self._loss(worse) - self._loss(self.staged[self.best])
+
+    def _loss(self, answers: np.ndarray) -> np.ndarray:
+        """(N,) nats of each text, of answers (N, C) as boosting would begin from them: with or without columns cut alike."""
+        return log_losses(as_frequent(answers, self.frequencies), self.split.labels)
 
     def needed(self) -> tuple[ColumnForm, ...]:
         """The columns without which the loss rises beyond chance, the most telling first (Breiman 2001: their cells exchanged)."""
@@ -162,22 +172,33 @@ class _Tried:
         return tuple(form for form in telling if _gains(losses[form], self.split.units))
 
 
-def _tried(forms: Sequence[ColumnForm], rows: Sequence[RowText], answers: np.ndarray, split: Split) -> _Tried:
+def _tried(
+    forms: Sequence[ColumnForm], rows: Sequence[RowText], answers: np.ndarray, split: Split, frequencies: np.ndarray | None
+) -> _Tried:
     """Boosting on the columns, for each fold of the split on the others."""
     cells, folds = cell_matrix(forms, rows), list[tuple[np.ndarray, BesideText]]()
     for held in _folds(split):
         learn = np.setdiff1d(np.arange(len(split)), held)
-        folds.append((held, boosted(forms, cells[learn], answers[learn], split.labels[learn])))
-    return _Tried(tuple(forms), cells, answers, split, tuple(folds))
+        folds.append((held, boosted(forms, cells[learn], answers[learn], split.labels[learn], frequencies)))
+    return _Tried(tuple(forms), cells, answers, split, frequencies, tuple(folds))
 
 
 def _folds(split: Split) -> list[np.ndarray]:
     return cross_validation_folds(strata(split.labels), split.units, FOLDS, 0)
 
 
-def _loss(answers: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """(N,) nats of each text, of answers that are no surer than ``_LEAST`` allows."""
-    return log_losses(np.clip(answers, _LEAST, 1 - _LEAST), labels)
+def _frequencies(answers: np.ndarray, labels: np.ndarray, *, equal: bool) -> np.ndarray | None:
+    """(C,) how much more frequent ``labels`` (N,) are than answers (N, C) take them to be; None for several labels.
+
+    These are the intercepts of greatest likelihood, by proportional fitting (Saerens, Latinne and Decaestecker 2002): a network's
+    answers have learned frequencies, and get factors near 1.
+    """
+    if labels.ndim == 2:
+        return None
+    factors, counts = np.ones(answers.shape[1]), np.bincount(labels, minlength=answers.shape[1])
+    for _ in range(_STEPS if equal else 0):
+        factors *= (counts + 1) / (as_frequent(answers, factors).sum(axis=0) + 1)
+    return factors
 
 
 def _gains(gains: np.ndarray, units: np.ndarray) -> bool:

@@ -113,7 +113,7 @@ def fit_task(
     sweep = open_sweep(config, alone, command, measured=False)
     budget = sweep.budget(None)
     parts = FROZEN_FOLDS if len(budget) <= FEW_ENOUGH else FOLDS
-    how = {"parts": parts, "equal_classes": not (random_sample or several)}
+    how = {"parts": parts, "equal_classes": (equal := not (random_sample or several))}
     sweep = replace(sweep, context=sweep.context.model_copy(update=how))
     pool = task_pool(alone, config.pool).without(budget)
     if len(pool) < least_unlabelled(task):
@@ -136,7 +136,7 @@ def fit_task(
     done = refit(method, runs, sweep.context)
     budget = trial_budget(done.trial, sweep.context)
     answers = _predicted(done.trial, sweep, runs, budget.choosing)
-    beside = try_columns(budget.choosing, answers, fitted_calibration(budget, answers), columns)
+    beside = try_columns(budget.choosing, answers, fitted_calibration(budget, answers), columns, equal=equal)
     result, model, answers = _with_columns(result, beside, done.model, answers)
     held_out = _held_out(model, budget, answers, random_sample)
     model = replace(model, calibration=held_out)

@@ -105,8 +105,10 @@ class Shares(Shown, view="report.notebook:shares_view"):
     def difference(self, one: str, other: str, label: str) -> Estimate:
         """The share of a label in one group less that in another, with its 95% interval; nan where a group has none.
 
-        Raises ``DataError`` for a group or label that is not there.
+        Raises ``DataError`` for a group or label that is not there, and for all texts beside a group, which is part of them.
         """
+        if ALL in (one, other):
+            raise DataError(f"two groups are compared, but {ALL} hold every group; name two of those of --by")
         groups = {group.name: dict(zip(self.labels, group.shares, strict=True)) for group in self.groups}
         for kind, name, known in (("group", one, groups), ("group", other, groups), ("label", label, self.labels)):
             if name not in known:

@@ -77,7 +77,7 @@ def cell_of(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, dict | list) else value
 
 
-class TableBeside:
+class AnsweredTable:
     """A table that was read from a file, and its rows as they stand there."""
 
     def __init__(self, source: Source, tables: Tables) -> None:

@@ -15,7 +15,7 @@ import pytest
 import xlsxwriter
 
 from helpers.workbook import workbook
-from warmstart.data.beside import TableBeside
+from warmstart.data.answered_table import AnsweredTable
 from warmstart.data.source import Source
 from warmstart.data.tables import Tables
 
@@ -26,7 +26,7 @@ def answers(count: int) -> list[dict[str, Any]]:
 
 def beside(file: Path, out: str, **how: Any) -> tuple[bytes, int]:
     """The file that is written for a table, and its blank rows."""
-    table = TableBeside(Source.build({"path": str(file), "document": "line", **how}), Tables())
+    table = AnsweredTable(Source.build({"path": str(file), "document": "line", **how}), Tables())
     return table.written(answers(len(table.frame)), Path(out))
 
 
@@ -67,7 +67,7 @@ def test_a_table_with_delimiters_stays_byte_for_byte(
 
 def test_labels_that_an_encoding_lacks_make_a_file_of_utf8(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (file := tmp_path / "latin.csv").write_bytes("id,text\n1,é\n".encode("cp1252"))
-    table = TableBeside(Source.build({"path": str(file), "document": "line", "encoding": "cp1252"}), Tables())
+    table = AnsweredTable(Source.build({"path": str(file), "document": "line", "encoding": "cp1252"}), Tables())
     assert table.written([{"label": "любовь"}], Path("out.csv"))[0] == "\ufeffid,text,label\n1,é,любовь\n".encode()
     assert "the new file is UTF-8" in capsys.readouterr().err
 
@@ -179,5 +179,5 @@ def test_lines_of_json_keep_their_own_keys(tmp_path: Path) -> None:
     """Nested values, numbers of any length, and keys that only some lines have."""
     lines = '{"text": "a", "more": {"n": [1, 2.0]}}\n\n{"text": "b", "big": 12345678901234567890, "none": null}\n'
     (file := tmp_path / "a.jsonl").write_text(lines)
-    rows = TableBeside(Source.build({"path": str(file), "document": "line"}), Tables()).rows()
+    rows = AnsweredTable(Source.build({"path": str(file), "document": "line"}), Tables()).rows()
     assert repr(rows) == "[{'text': 'a', 'more': {'n': [1, 2.0]}}, {'text': 'b', 'big': 12345678901234567890, 'none': None}]"
