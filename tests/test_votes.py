@@ -248,6 +248,7 @@ def test_answers_of_three_people_say_whether_votes_may_replace_one(tmp_path: Pat
         ({"gpt": polars.lit("fear")}, ["--votes", "gpt"], "must be a label of the texts (anger, calm, joy), but some are 'fear'"),
         ({"gpt": polars.lit("")}, ["--votes", "gpt"], "rows without a label must have votes in 'gpt', but none has one"),
         ({"gpt": LABELLED_ONLY}, ["--votes", "gpt"], "only rows that have"),
+        ({"gpt": None}, ["--votes", "label"], "label was not taken for either, since --votes names it"),
         ({}, ["--votes", "label", "--label-column", "label"], "--votes must name a column of its own"),
         ({"label": polars.col("label") + "|" + polars.col("gpt")}, ["--votes", "gpt"], "but this is a multilabel task"),
     ],
