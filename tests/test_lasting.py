@@ -57,7 +57,7 @@ def test_every_saved_model_of_a_release_is_sound(release: Path, capsys: pytest.C
     """``doctor`` finds nothing, and names the format and the version that wrote it."""
     for name in ("words", "columns", "network"):
         main(["doctor", str(release / name)])
-        assert "It has format 2 of warmstart 0." in " ".join(capsys.readouterr().err.split())
+        assert "It has format 2 of warmstart 0.3.0" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_labelling_project_of_a_release_opens_with_all_answers(release: Path) -> None:
