@@ -85,7 +85,7 @@ def test_no_text_is_in_the_file(model: Path) -> None:
 def test_a_place_that_cannot_be_written_changes_nothing(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code and output are the same where writing is refused; what a link names is not written."""
+    """Exit code and output are the same where writing is refused; what a link names, and a file of the user's, is not written."""
     monkeypatch.setenv(NO_HISTORY, "1")
     assert main(["predict", str(model), "tea"]) == 0
     expected, file = capsys.readouterr(), model.with_name("cups.history.ndjson")
@@ -95,6 +95,10 @@ def test_a_place_that_cannot_be_written_changes_nothing(
     (tmp_path / "precious").write_text("mine")
     assert main(["predict", str(model), "tea"]) == 0
     assert (capsys.readouterr(), (tmp_path / "precious").read_text()) == (expected, "mine")
+    file.unlink()
+    file.write_text("my own history")
+    assert main(["predict", str(model), "tea"]) == 0
+    assert (capsys.readouterr(), file.read_text()) == (expected, "my own history")
     file.unlink()
     opened = Path.open
 
@@ -142,8 +146,11 @@ def test_a_run_with_a_history_is_sound_and_can_be_fitted_again(fitted: Run, tmp_
     assert after[-1]["model"] != first[0]["model"]
     model = ModelMonths(run, after[-1]["model"], tuple(read_tallies(run / HISTORY_FILE)))
     assert "(earlier model)" in model.table()[0][0] + model.table()[1][0]
-    assert model.findings == ["So far 1 text: too few to compare months.", "25 texts of earlier models here are not compared."]
-    assert "too few" in model._repr_html_()
+    assert model.findings == [
+        "So far 1 text, and no earlier month to compare with.",
+        "25 texts of earlier models here are not compared.",
+    ]
+    assert "no earlier month" in model._repr_html_()
 
 
 @pytest.mark.usefixtures("socket_enabled")
@@ -183,8 +190,8 @@ def test_a_change_is_said_with_its_month() -> None:
     assert fewer.startswith("Since September 2025 fewer texts")
     assert fewer.endswith(").")
     assert shift_sentence(tallies(july, august, september)) == "Nothing has changed beyond chance since July 2025."
-    assert shift_sentence(tallies(july)) == "So far 160 texts: too few to compare months."
-    assert shift_sentence([]) == "So far 0 texts: too few to compare months."
+    assert shift_sentence(tallies(july)) == "So far 160 texts, and no earlier month to compare with."
+    assert shift_sentence([]) == "So far 0 texts, and no earlier month to compare with."
     other = [replace(one, labels={"a": one.texts}, sums={"confidence": 0.5 * one.texts}) for one in tallies(october)]
     sure = [replace(one, sums={"confidence": 0.9 * one.texts}) for one in tallies(july, august)]
     assert shift_sentence([*sure, *other]).startswith("Since October 2025 more texts are labelled 'a' (100 of 100, before 3")
@@ -223,7 +230,7 @@ def test_damaged_lines_are_skipped(model: Path, capsys: pytest.CaptureFixture[st
     assert main(["runs", str(model), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)["result"]
     assert [month["texts"] for month in result["months"]] == [2]
-    assert (result["changed"], result["findings"]) == (None, ["So far 2 texts: too few to compare months."])
+    assert (result["changed"], result["findings"]) == (None, ["So far 2 texts, and no earlier month to compare with."])
     assert [run.name for run in find_runs(model.parent)] == ["cups"]
 
 

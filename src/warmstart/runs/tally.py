@@ -44,6 +44,8 @@ FEWEST_COMPARED, MATTERS = 50, 0.03
 """texts on each side of a comparison, and the least difference of shares that is told"""
 LAST_MONTHS, SHOWN_LABELS = 3, 5
 """months of which each may be that since when something differs; the most frequent labels are shown and compared"""
+_LONGEST = 1_000_000
+"""bytes of the longest line that is read to tell a history from a file of the user's"""
 MONTH, DAY = 7, 10
 """characters of a date"""
 _SURE = 0.997
@@ -166,13 +168,22 @@ class Recorder:
 
     def _append(self) -> None:
         tally, self._waiting, self._since = self._waiting, None, time.monotonic()
-        if not tally or not (file := self.file) or file.is_symlink() or (file.exists() and not file.is_file()):
-            return  # a stranger's folder may hold a link to another file, or a pipe
         with suppress(OSError, WarmstartError):
+            if not tally or not (file := self.file) or not _is_free(file):
+                return
             with file.open("ab", buffering=0) as opened:
                 opened.write(_lines([tally]))  # one write: lines of several processes do not mix
             if file.stat().st_size > MOST_BYTES:
                 atomic_write(file, _lines(summed(read_tallies(file), MONTH)))
+
+
+def _is_free(file: Path) -> bool:
+    """True if lines may be appended: there is nothing yet, or a history; no file of the user's, no link to another, no pipe."""
+    if file.is_symlink() or not file.is_file():
+        return not os.path.lexists(file)
+    with file.open("rb") as opened, suppress(ValueError, KeyError, TypeError, AttributeError, OverflowError):
+        return bool(Tally.parse(opened.readline(_LONGEST)))
+    return file.stat().st_size == 0
 
 
 def _lines(tallies: Iterable[Tally]) -> bytes:
@@ -271,6 +282,8 @@ def shift_sentence(tallies: Sequence[Tally]) -> str:
     count = f"So far {texts:,} text{'s' * (texts != 1)}"
     if any("mean" in tally.sums for tally in tallies):
         return f"{count}; whether their numbers have changed is not tested."
+    if len({tally.date[:MONTH] for tally in tallies}) < 2:
+        return f"{count}, and no earlier month to compare with."
     if not compared_months(tallies):
         return f"{count}: too few to compare months."
     if (shift := shift_of(tallies)) is None:
