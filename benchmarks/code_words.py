@@ -3,15 +3,20 @@
     Return `x` if `y` is None   ->   text  Return x if y is None   tags  O B-code O B-code O O
 
 The sentences are those of the docstrings of the installed libraries that mark code by backticks, with the marks removed; whole
-libraries are held out. Pretraining reads the docstrings of all others, without marks and at most 100 words of each.
+libraries are held out. Pretraining reads the docstrings of all others, without marks and at most 100 words of each, behind the
+line that defines what they describe, so that names are read as names: ``def mean(data): Return the arithmetic mean of data.``
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import re
+import sysconfig
+import warnings
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from warmstart.data.docstrings import Docstring, read_docstrings
@@ -21,6 +26,8 @@ HELD_OUT = {"test": ("sklearn", "networkx", "polars", "rich"), "validation": ("j
 MARKED = re.compile(r"``([^`]+)``|(?<![`:])`([^`]+)`")
 SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])|\n\s*\n")
 LONGEST = 40
+SIGNATURE_WORDS, DOCSTRING_WORDS = 40, 100
+"""words that pretraining reads of a definition and of its docstring, at most"""
 
 
 def main() -> None:
@@ -38,7 +45,9 @@ def main() -> None:
         for words, tags in tagged_sentences(one):
             rows[part].setdefault(" ".join(words), json.dumps({"words": words, "tags": tags}, ensure_ascii=False))
         if part == "train":
-            text.append(" ".join(one.text.replace("`", "").split()[:100]))
+            definition = definitions(one.module)[one.text].split()[:SIGNATURE_WORDS]
+            definition[-1] += ":"
+            text.append(" ".join((*definition, *one.text.replace("`", "").split()[:DOCSTRING_WORDS])))
     for part, found in rows.items():
         order = rng(0, f"sentences of {part}").permutation(len(found))
         lines = [*found.values()]
@@ -73,6 +82,27 @@ def tagged_sentences(docstring: Docstring) -> Iterator[tuple[list[str], list[str
             before = mark
         if 5 <= len(words) <= LONGEST and "O" in tags and "`" not in plain:
             yield words, tags
+
+
+@cache
+def definitions(module: str) -> dict[str, str]:
+    """The docstrings of a module, each with the line that defines what it describes: ``"def mean(data)"``."""
+    folders = [Path(sysconfig.get_path(name), *module.split(".")) for name in ("stdlib", "purelib", "platlib")]
+    path = next(path for folder in folders for path in (folder.with_suffix(".py"), folder / "__init__.py") if path.exists())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about invalid escapes in the files
+        described = _described(ast.parse(path.read_bytes()), f"import {module}")
+        return dict(reversed([*described]))  # the first of equal docstrings stays
+
+
+def _described(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef, line: str) -> Iterator[tuple[str, str]]:
+    """Docstrings of a definition and of those in it, with their lines."""
+    yield (ast.get_docstring(node) or "").encode("utf-8", "ignore").decode(), line
+    for child in node.body:
+        if isinstance(child, ast.ClassDef):
+            yield from _described(child, f"class {child.name}({', '.join(map(ast.unparse, child.bases))})")
+        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _described(child, f"def {child.name}({ast.unparse(child.args)})")
 
 
 if __name__ == "__main__":
