@@ -161,6 +161,14 @@ def few_baselines() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def words_alone() -> Iterator[None]:
+    """No encoder is installed: what names none is fitted by its words."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("warmstart.interop.encoders.installed", lambda one: None)
+        yield
+
+
 @pytest.fixture
 def no_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """The report of a race takes as long as its trials; tests/test_race.py holds that it is written."""

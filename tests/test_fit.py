@@ -6,7 +6,6 @@ import json
 import random
 import re
 import time
-from collections.abc import Iterator
 from contextlib import redirect_stderr
 from dataclasses import replace
 from io import StringIO
@@ -57,14 +56,6 @@ from warmstart.tokenizer.tokenizer import Tokenizer
 BANNED = ("p-value", "p =", "power", "seed", "draw", "significan")
 """words for statisticians, which the first screen does without"""
 pytestmark = pytest.mark.usefixtures("few_baselines", "words_alone")
-
-
-@pytest.fixture(scope="module")
-def words_alone() -> Iterator[None]:
-    """No encoder is installed: what names none is fitted by its words."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("warmstart.interop.encoders.installed", lambda one: None)
-        yield
 
 
 def table(folder: Path, labelled: int = 40) -> Path:

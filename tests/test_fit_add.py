@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,14 +31,6 @@ from warmstart.tasks.load import labelled_task
 
 RUN = "runs/tickets"
 pytestmark = pytest.mark.usefixtures("few_baselines", "words_alone")
-
-
-@pytest.fixture(scope="module")
-def words_alone() -> Iterator[None]:
-    """No encoder is installed: a fit reads words."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("warmstart.interop.encoders.installed", lambda one: None)
-        yield
 
 
 def write(file: str | Path, texts: Sequence[str], labels: Sequence[str], **columns: Sequence[str]) -> str:

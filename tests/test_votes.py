@@ -29,12 +29,11 @@ KINDS = [(right, one) for right in (0.6, 0.75, 0.9) for one in (False, True)]
 
 
 @pytest.fixture(scope="module")
-def few_methods() -> Iterator[None]:
+def few_methods(words_alone: None) -> Iterator[None]:
     """Words alone, by three methods and one that reads votes."""
     few = ("majority", "TF-IDF + logistic regression", "NBSVM", "LSA + votes")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BASELINES, "_rows", {name: BASELINES[name] for name in few})
-        patch.setattr("warmstart.interop.encoders.installed", lambda one: None)
         yield
 
 

@@ -263,7 +263,7 @@ class Tables:
     """Reads each file once, whoever asks for it: the guess of columns, the examples, their groups; ``without`` hides a column."""
 
     def __init__(self, without: str | None = None) -> None:
-        self._read, self._hidden = dict[tuple[Any, ...], TextTable](), [without] if without else []
+        self._read, self.without = dict[tuple[Any, ...], TextTable](), without
 
     def read(self, source: Source, file: Path) -> TextTable:
         """A whole table. Raises ``DataError`` for plain text, which has no columns, and for what cannot be read."""
@@ -271,7 +271,7 @@ class Tables:
         key = (file.absolute(), form, source.encoding, source.delimiter, source.sheet, source.header)
         if key not in self._read:
             table = read_table(source, file, form)
-            self._read[key] = TextTable(table.frame.drop(self._hidden, strict=False), file)
+            self._read[key] = TextTable(table.frame.drop([self.without] if self.without else [], strict=False), file)
         return self._read[key]
 
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from warmstart.errors import BundleError, ConfigError, ModelError, UncheckedWarning
 from warmstart.model.bundle import Bundle
 from warmstart.model.bundle_files import bundle_contents, read_bundle
-from warmstart.model.folder import free_for_model, is_model, read_manifest, read_model_file, write_files
-from warmstart.system.limits import MANIFEST_BYTES, refused_if_malformed
-from warmstart.system.storage import MANIFEST, atomic_folder, sha256, sweep
+from warmstart.model.folder import free_for_model, is_model, manifest_digest, read_manifest, write_files
+from warmstart.system.limits import refused_if_malformed
+from warmstart.system.storage import atomic_folder, sweep
 
 if TYPE_CHECKING:
     from warmstart.model.stack import Stack
@@ -151,4 +151,4 @@ def remove_model(run: Path) -> bool:
 def model_digest(path: str) -> str:
     """Identifies a saved model by its manifest, which has the hash of every tensor; any other model by its path."""
     folder = find_bundle(path)
-    return sha256(read_model_file(folder, MANIFEST, MANIFEST_BYTES)) if is_model(folder) else path
+    return manifest_digest(folder) if is_model(folder) else path

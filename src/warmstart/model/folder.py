@@ -21,6 +21,7 @@ from warmstart.system.storage import (
     read_inside,
     require_format,
     sealed,
+    sha256,
     unsealed,
 )
 from warmstart.version import __version__
@@ -88,6 +89,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         manifest = {UPGRADED_FROM: form, **UPGRADES[form](manifest), "format": form + 1}  # of several, the first stays
     require_format(manifest, folder, BundleError, MODEL_FORMAT)
     return manifest
+
+
+def manifest_digest(folder: Path) -> str:
+    """The hash of the manifest of a saved model, which has the hashes of all else."""
+    return sha256(read_model_file(folder, MANIFEST, MANIFEST_BYTES))
 
 
 def read_model_file(folder: Path, name: str, most: int) -> bytes:

@@ -26,7 +26,7 @@ import numpy as np
 
 from warmstart.data.text_key import is_blank
 from warmstart.errors import WarmstartError
-from warmstart.model.folder import is_model
+from warmstart.model.folder import is_model, manifest_digest
 from warmstart.stats.formatting import of_100
 from warmstart.stats.intervals import Estimate, t_quantile
 from warmstart.stats.proportions import wilson_interval
@@ -120,21 +120,25 @@ def tally_of(model: str, inputs: Sequence[Any], predictions: Predictions, drift:
     return Tally(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), model, len(rows), labels, sums)
 
 
+def _saved(path: str | Path) -> Path | None:
+    """The folder of a saved model: itself, or ``bundle`` in its run. None of what is none; nothing is brought back."""
+    folder = Path(path) if is_model(path) else Path(path) / "bundle"
+    return folder.resolve() if is_model(folder) else None
+
+
 def history_file(path: str | Path) -> Path | None:
     """The file of a model's history: in its run, or beside its folder. None of what is no saved model."""
-    folder = Path(path) if is_model(path) else Path(path) / "bundle"
-    if not is_model(folder):
+    if not (folder := _saved(path)):
         return None
-    folder = folder.resolve()
     in_run = folder.name == "bundle" and any((folder.parent / name).is_file() for name in (SETTINGS, RUN_FILE))
     return folder.parent / (HISTORY_FILE if in_run else f"{folder.name}.{HISTORY_FILE}")
 
 
 def digest_in_history(path: str | Path) -> str:
-    """The first 12 digits of a model's digest, which name it in its history."""
-    from warmstart.model.files import model_digest
-
-    return model_digest(str(path))[:12]
+    """The first 12 digits of the digest of a saved model, which name it in its history."""
+    folder = _saved(path)
+    assert folder, "it has a history"
+    return manifest_digest(folder)[:12]
 
 
 class Recorder:

@@ -288,9 +288,9 @@ class MethodTable(Shown, view="report.notebook:comparison_view"):
 
     def findings(self) -> list[str]:
         """One sentence for each of these comparisons; of a method without rivals its score."""
-        first = self.rows[0]
-        alone = f"The {first.name} model reaches {first.interval} {self.metric}."
-        return [comparison.sentence for comparison in self.compared()] or [alone]
+        if len(self.rows) > 1:
+            return [comparison.sentence for comparison in self.compared()]
+        return [f"The {row.name} model reaches {row.interval} {self.metric}." for row in self.rows]
 
     @property
     def header(self) -> tuple[str, ...]:

@@ -210,14 +210,10 @@ def json_or_none(file: Path) -> dict[str, Any] | None:
 
 def require_format(values: Mapping[str, Any], where: Path | str, error: type[WarmstartError], read: int = FORMAT) -> None:
     """Raise ``error`` unless what was saved has the format that this version reads."""
-    version, writer = values.get("format"), values.get("warmstart", "another version")
-    if isinstance(version, int) and version > read:
-        raise error(f"{where} has format {version} of warmstart {writer}, but this one reads format {read}; update warmstart")
-    if version != read:
-        raise error(
-            f"{where} has format {version} of warmstart {writer}, but this one reads format {read}; make it again, or use that "
-            "version"
-        )
+    if (version := values.get("format")) != read:
+        writer, newer = values.get("warmstart", "another version"), isinstance(version, int) and version > read
+        way = "update warmstart" if newer else "make it again, or use that version"
+        raise error(f"{where} has format {version} of warmstart {writer}, but this one reads format {read}; {way}")
 
 
 def _digest(values: Mapping[str, Any]) -> str:

@@ -32,16 +32,16 @@ def with_added(task: Task, files: Sequence[str], place: Path, flags: LabelledTab
     Labels that no text had come behind the others. ``votes`` is a column that is not read. Raises ``ConfigError`` or ``DataError``
     for a file that cannot be read so.
     """
+    tables = Tables(without=votes)
     for file in files:
-        task = _joined(task, file, *_read(task, Path(file), place, flags, votes))
+        task = _joined(task, file, *_read(task, Path(file), place, flags, tables))
     return task
 
 
 def _read(
-    task: Task, file: Path, place: Path, flags: LabelledTableFlags, votes: str | None
+    task: Task, file: Path, place: Path, flags: LabelledTableFlags, tables: Tables
 ) -> tuple[tuple[str, ...], Split, tuple[str, ...]]:
     """The labels of the task and of a file, the file's labelled texts, and its texts without a label."""
-    tables = Tables(without=votes)
     source = read_spec(place, flags, tables)[1].train[0]
     if file.exists() and is_manifest(file) and source.pattern is None:
         raise ConfigError(f"--add needs a table of texts and labels, but {file} is none; name a table like {place}")

@@ -124,7 +124,12 @@ def guess_task(place: Path, flags: LabelledTableFlags | None = None, tables: Tab
             f"__label__, but its first line is {first!r}; for other forms write the manifest by hand, with a pattern"
         )
     source |= {} if form == ENDINGS.get(without_compression(place).suffix.lower()) else {"format": form}
-    return _with_splits(_guess_table(tables.read(read, place), source, flags), tables)
+    table = tables.read(read, place)
+    try:
+        return _with_splits(_guess_table(table, source, flags), tables)
+    except DataError as error:
+        hidden = f"; {tables.without} was not taken for either, since --votes names it" if tables.without else ""
+        raise DataError(f"{error}{hidden}") from None
 
 
 def _guess_tags(place: Path, source: dict[str, Any], flags: LabelledTableFlags) -> Guess:

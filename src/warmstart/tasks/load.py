@@ -199,10 +199,7 @@ def labelled_task(
     """
     if votes and votes in (flags.text_column, flags.label_column):
         raise ConfigError(f"--votes must name a column of its own, but {votes} is that of the texts or labels; name another")
-    try:
-        task = load_whole_task(place, flags, test, tables=Tables(without=votes), columns=columns)
-    except DataError as error:
-        raise DataError(f"{error}{f'; {votes} was not taken for either, since --votes names it' * bool(votes)}") from None
+    task = load_whole_task(place, flags, test, tables=Tables(without=votes), columns=columns)
     learned, tested = (with_text(split, place) for split in (task.train, task.test))
     more = [Source.build({"path": path, "document": "line", **reading_alike(task.reading, path, {})}) for path in unlabelled]
     return replace(task, train=learned, test=tested, unlabelled=(*task.unlabelled, *more))
