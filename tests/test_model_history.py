@@ -23,7 +23,7 @@ from warmstart.model.bundle import Calibration
 from warmstart.model.files import save
 from warmstart.runs import tally as history
 from warmstart.runs.state import RunState, find_runs
-from warmstart.runs.tally import MONTH, NO_HISTORY, Recorder, Tally, history_file, read_tallies, shift_sentence, summed
+from warmstart.runs.tally import MONTH, NO_HISTORY, Recorder, Tally, history_of, read_tallies, shift_sentence, summed
 from warmstart.seeding import rng
 from warmstart.system.storage import HISTORY_FILE
 from warmstart.tokenizer.tokenizer import Tokenizer
@@ -117,7 +117,7 @@ def test_numbers_have_a_mean_and_other_models_no_history(tokenizer: Tokenizer, t
     """A model that writes texts has none."""
     folder = save(bases(tokenizer)[kind], tmp_path / kind)
     code = main(["predict", str(folder), "I want tea", "two cups of milk"])
-    file = history_file(folder)
+    file, _ = history_of(folder)
     assert file
     assert file.exists() == (kind == "number" and code == 0)
     if kind == "number":

@@ -41,7 +41,8 @@ from warmstart.interop.convert import from_huggingface
 from warmstart.interop.encoders import ENCODERS, find_model, installed, is_encoder
 from warmstart.interop.folder import find_folder
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import find_bundle, load_bundle, save
+from warmstart.model.files import load_bundle, save
+from warmstart.model.folder import find_bundle
 from warmstart.model.history import DataRecord, Record, last_adaptation
 from warmstart.model.model import swap_head
 from warmstart.system.console import console

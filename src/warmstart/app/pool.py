@@ -191,7 +191,8 @@ def _label_descriptions(manifest: str) -> Mapping[str, str]:
 
 def _kept_vectors(texts: Sequence[str], model: str, folder: Path, loaded: Bundle | None) -> np.ndarray:
     from warmstart.interop.encoders import find_model
-    from warmstart.model.files import load_bundle, model_digest
+    from warmstart.model.files import load_bundle
+    from warmstart.model.folder import model_digest
 
     digest = sha256(json.dumps([model_digest(model), *texts]).encode())[:16]
     file = folder / f"vectors-{digest}.npy"

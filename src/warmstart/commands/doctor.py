@@ -10,8 +10,7 @@ from warmstart.errors import BundleError, ConfigError
 from warmstart.interop.encoders import ENCODER_PREFIX, converted, is_encoder
 from warmstart.interop.load import load
 from warmstart.model.checks import CheckResult, CheckResults, faults
-from warmstart.model.files import find_bundle
-from warmstart.model.folder import format_sentence, is_model
+from warmstart.model.folder import find_bundle, format_sentence, is_model
 from warmstart.model.stack_checks import examine
 from warmstart.stats.scores import NamedFigures
 from warmstart.system.console import console, print_table

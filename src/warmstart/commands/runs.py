@@ -48,10 +48,11 @@ def list_runs(config: RunsConfig) -> RunsResult | ModelMonths | RunState:
         return _follow(_named(config.follow, folder))
     if not folder.is_dir():
         raise ConfigError(f"{folder} must be a folder of runs, but there is none; name one, `warmstart runs FOLDER`")
-    from warmstart.runs.tally import digest_in_history, history_file, read_tallies
+    from warmstart.runs.tally import history_of, read_tallies
 
-    if (file := history_file(folder)) and (file.is_file() or not is_run(folder)):
-        return _by_month(ModelMonths(folder, digest_in_history(folder), tuple(read_tallies(file))))
+    file, digest = history_of(folder)
+    if file and (file.is_file() or not is_run(folder)):
+        return _by_month(ModelMonths(folder, digest, tuple(read_tallies(file))))
     runs = sorted(find_runs(folder), key=lambda run: -run.changed)
     result = RunsResult(folder, tuple(runs))
     if runs:
@@ -226,8 +227,7 @@ class ModelMonths(Shown, view="commands.runs:months_view"):
         from warmstart.runs.tally import MONTH, shift_of, summed
 
         own = [tally for tally in self.tallies if tally.model == self.digest]
-        shift = shift_of(own)
-        months = [tally.to_dict() for tally in summed(self.tallies, MONTH)]
+        shift, months = shift_of(own), [tally.to_dict() for tally in summed(self.tallies, MONTH)]
         return {"model": self.digest, "months": months, "changed": shift and shift._asdict(), "findings": self.findings}
 
 

@@ -40,7 +40,7 @@ from warmstart.finetuning.runs import PRETRAINED, SCRATCH, ControlBudget, most_s
 from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.finetuning.selection import BudgetedRun, fine_tune_within
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import model_digest
+from warmstart.model.folder import model_digest
 from warmstart.model.history import DataRecord, FindingRecord, Record, ScoreTable, compared
 from warmstart.model.model import Model, swap_head
 from warmstart.model.stack import Stack

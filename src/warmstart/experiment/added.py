@@ -22,8 +22,8 @@ from warmstart.errors import ConfigError, DataError
 from warmstart.experiment.config import FitConfig
 from warmstart.experiment.fit_result import FitResult
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import find_bundle, load_saved
-from warmstart.model.folder import free_for_model, is_model
+from warmstart.model.files import load_saved
+from warmstart.model.folder import find_bundle, free_for_model, is_model
 from warmstart.model.stack import Stack
 from warmstart.runs.made_of import has_grown, run_of, task_named
 from warmstart.runs.record import read_record_of

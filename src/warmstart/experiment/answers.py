@@ -24,7 +24,7 @@ from warmstart.finetuning.runs import PRETRAINED, SCRATCH, best_run
 from warmstart.heads.language_modeling import LMHead
 from warmstart.interop.load import load_model
 from warmstart.model.bundle import Bundle, Calibration, Language
-from warmstart.model.files import model_digest
+from warmstart.model.folder import model_digest
 from warmstart.model.history import DataRecord, Record, compared
 from warmstart.runs.run import Run, provenance
 from warmstart.stats.abstention import find_threshold

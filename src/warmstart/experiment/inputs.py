@@ -24,7 +24,8 @@ from warmstart.heads.pooled import join_windows
 from warmstart.interop.encoders import find_model
 from warmstart.model.already_read import already_read
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import load_bundle, model_digest
+from warmstart.model.files import load_bundle
+from warmstart.model.folder import model_digest
 from warmstart.model.history import seen_labels
 from warmstart.model.model import Model, swap_head
 from warmstart.system.console import console

@@ -22,7 +22,8 @@ from warmstart.finetuning.further import OWN_BACKBONE_SETTINGS, pretrain_on_own_
 from warmstart.finetuning.runs import SCRATCH
 from warmstart.finetuning.schemes.registry import make_scheme
 from warmstart.interop.encoders import find_model
-from warmstart.model.files import load_bundle, model_digest, save
+from warmstart.model.files import load_bundle, save
+from warmstart.model.folder import model_digest
 from warmstart.model.model import parameter_counts
 from warmstart.system.console import console
 from warmstart.system.storage import sha256

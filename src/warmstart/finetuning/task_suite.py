@@ -24,7 +24,7 @@ from warmstart.finetuning.finetune import head_config_for
 from warmstart.finetuning.inputs import EncodedTask
 from warmstart.heads.per_text import ClassificationHead
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import model_digest
+from warmstart.model.folder import model_digest
 from warmstart.model.history import Record
 from warmstart.model.model import Model, fresh_head, swap_head
 from warmstart.stats.splits import share_training_texts

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from zipfile import ZipFile
 
 from warmstart.errors import ConfigError, ModelError
-from warmstart.model.files import find_bundle, save
+from warmstart.model.files import save
+from warmstart.model.folder import find_bundle
 from warmstart.registry import Registry
 from warmstart.system.storage import MODEL_FORMAT, cache_folder, file_sha256
 from warmstart.version import __version__

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from warmstart.errors import BundleError, ModelError, nearest_path
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import find_bundle, load_saved
-from warmstart.model.folder import is_model
+from warmstart.model.files import load_saved
+from warmstart.model.folder import find_bundle, is_model
 
 if TYPE_CHECKING:
     from warmstart.model.stack import Stack

@@ -46,8 +46,7 @@ WORDS_KEPT = (
 def card(model: Bundle | Stack) -> str:
     """The card in Markdown, with the header that the Hugging Face hub reads."""
     parts = _of_network(model) if isinstance(model, Bundle) else _of_stack(model)
-    limits = [*_limits(model)] if isinstance(model, Bundle) else [*LIMITS]
-    limits.append(_licences(model))
+    limits = [*(_limits(model) if isinstance(model, Bundle) else LIMITS), _licences(model)]
     parts += ["## Intended use and oversight", _intended(model), *history_sections(model.history)]
     return "\n\n".join([*parts, "## Limits", "\n".join(f"- {line}" for line in limits)]) + "\n"
 

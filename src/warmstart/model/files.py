@@ -1,4 +1,4 @@
-"""Models on disk: saved, loaded and found by the same functions, whether a network or a stack.
+"""Models on disk: saved and loaded by the same functions, whether a network or a stack.
 
 ``folder.py`` has the form of the folder, ``bundle_files.py`` a network's files, ``stack_files.py`` those of a stack. Saving ends
 with a reload in a fresh process, before the folder is put in place.
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from warmstart.errors import BundleError, ConfigError, ModelError, UncheckedWarning
 from warmstart.model.bundle import Bundle
 from warmstart.model.bundle_files import bundle_contents, read_bundle
-from warmstart.model.folder import free_for_model, is_model, manifest_digest, read_manifest, write_files
+from warmstart.model.folder import free_for_model, is_model, read_manifest, write_files
 from warmstart.system.limits import refused_if_malformed
-from warmstart.system.storage import atomic_folder, sweep
+from warmstart.system.storage import atomic_folder
 
 if TYPE_CHECKING:
     from warmstart.model.stack import Stack
@@ -129,26 +129,8 @@ except Exception as error:
 """program of a fresh reader: a folder comes on its standard input, once the model is written; nothing comes if it is not"""
 
 
-def find_bundle(path: str | Path) -> Path:
-    """The folder of the bundle at ``path``: ``path`` itself, or ``bundle`` in the folder of a run.
-
-    A folder that a killed process left under another name is brought back.
-    """
-    folder = Path(path)
-    inside = folder / "bundle"
-    for missing in (path for path in (folder, inside) if not path.exists()):
-        sweep(missing.parent, missing.name)
-    return inside if not is_model(folder) and inside.is_dir() else folder
-
-
 def remove_model(run: Path) -> bool:
     """Remove the model in the folder of a run, which is of other data than the run is now; returns whether there was one."""
     if there := is_model(run / "bundle"):
         shutil.rmtree((run / "bundle").resolve())
     return there
-
-
-def model_digest(path: str) -> str:
-    """Identifies a saved model by its manifest, which has the hash of every tensor; any other model by its path."""
-    folder = find_bundle(path)
-    return manifest_digest(folder) if is_model(folder) else path

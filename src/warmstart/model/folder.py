@@ -22,6 +22,7 @@ from warmstart.system.storage import (
     require_format,
     sealed,
     sha256,
+    sweep,
     unsealed,
 )
 from warmstart.version import __version__
@@ -91,11 +92,6 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def manifest_digest(folder: Path) -> str:
-    """The hash of the manifest of a saved model, which has the hashes of all else."""
-    return sha256(read_model_file(folder, MANIFEST, MANIFEST_BYTES))
-
-
 def read_model_file(folder: Path, name: str, most: int) -> bytes:
     """A file of a saved model. Raises ``BundleError`` if it is missing, has more than ``most`` bytes or leads elsewhere."""
     try:
@@ -114,3 +110,21 @@ def format_sentence(folder: Path) -> str:
     form = manifest.get(UPGRADED_FROM, manifest["format"])
     anew = f', read as format {MODEL_FORMAT}; `ws.save(ws.load("{folder}"), NEW)` writes it so' if form != MODEL_FORMAT else ""
     return f"It has format {form} of warmstart {manifest['warmstart']}{anew}."
+
+
+def find_bundle(path: str | Path) -> Path:
+    """The folder of the bundle at ``path``: ``path`` itself, or ``bundle`` in the folder of a run.
+
+    A folder that a killed process left under another name is brought back.
+    """
+    folder = Path(path)
+    inside = folder / "bundle"
+    for missing in (path for path in (folder, inside) if not path.exists()):
+        sweep(missing.parent, missing.name)
+    return inside if not is_model(folder) and inside.is_dir() else folder
+
+
+def model_digest(path: str) -> str:
+    """Identifies a saved model by its manifest, which has the hash of every tensor; any other model by its path."""
+    folder = find_bundle(path)
+    return sha256(read_model_file(folder, MANIFEST, MANIFEST_BYTES)) if is_model(folder) else path

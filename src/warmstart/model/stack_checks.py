@@ -10,8 +10,8 @@ import numpy as np
 from warmstart.model.bundle import Bundle
 from warmstart.model.bundle_files import read_selftest
 from warmstart.model.checks import EDITED, OUTPUT_TOLERANCE, CheckResult, ModelCheck, run_checks
-from warmstart.model.files import find_bundle
 from warmstart.model.fitted import FittedBaseline
+from warmstart.model.folder import find_bundle
 from warmstart.model.selftest import SELFTEST_TEXTS
 from warmstart.model.stack import Stack
 from warmstart.model.stack_files import stored_baseline_outputs, stored_stack_predictions

@@ -18,8 +18,7 @@ from warmstart.data.read import source_files
 from warmstart.data.source import LabelledTableFlags, Source
 from warmstart.errors import ConfigError, DataError, WarmstartError
 from warmstart.interop.encoders import ENCODER_PREFIX, ENCODERS
-from warmstart.model.files import find_bundle, model_digest
-from warmstart.model.folder import is_model
+from warmstart.model.folder import find_bundle, is_model, model_digest
 from warmstart.runs.record import read_record_of
 from warmstart.system.console import unsaid
 from warmstart.system.storage import FORMAT, SETTINGS, file_sha256, sha256

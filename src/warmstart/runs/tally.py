@@ -26,7 +26,7 @@ import numpy as np
 
 from warmstart.data.text_key import is_blank
 from warmstart.errors import WarmstartError
-from warmstart.model.folder import is_model, manifest_digest
+from warmstart.model.folder import is_model, model_digest
 from warmstart.stats.formatting import of_100
 from warmstart.stats.intervals import Estimate, t_quantile
 from warmstart.stats.proportions import wilson_interval
@@ -120,25 +120,14 @@ def tally_of(model: str, inputs: Sequence[Any], predictions: Predictions, drift:
     return Tally(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), model, len(rows), labels, sums)
 
 
-def _saved(path: str | Path) -> Path | None:
-    """The folder of a saved model: itself, or ``bundle`` in its run. None of what is none; nothing is brought back."""
+def history_of(path: str | Path) -> tuple[Path | None, str]:
+    """The file of a model's history, in its run or beside its folder, and 12 digits of its digest; None: it is no saved model."""
     folder = Path(path) if is_model(path) else Path(path) / "bundle"
-    return folder.resolve() if is_model(folder) else None
-
-
-def history_file(path: str | Path) -> Path | None:
-    """The file of a model's history: in its run, or beside its folder. None of what is no saved model."""
-    if not (folder := _saved(path)):
-        return None
+    if not is_model(folder):
+        return None, ""
+    folder = folder.resolve()
     in_run = folder.name == "bundle" and any((folder.parent / name).is_file() for name in (SETTINGS, RUN_FILE))
-    return folder.parent / (HISTORY_FILE if in_run else f"{folder.name}.{HISTORY_FILE}")
-
-
-def digest_in_history(path: str | Path) -> str:
-    """The first 12 digits of the digest of a saved model, which name it in its history."""
-    folder = _saved(path)
-    assert folder, "it has a history"
-    return manifest_digest(folder)[:12]
+    return folder.parent / (HISTORY_FILE if in_run else f"{folder.name}.{HISTORY_FILE}"), model_digest(str(folder))[:12]
 
 
 class Recorder:
@@ -148,8 +137,7 @@ class Recorder:
     """
 
     def __init__(self, path: str | Path, seconds: float = 0.0) -> None:
-        self.file = None if os.environ.get(NO_HISTORY) else history_file(path)
-        self.model = digest_in_history(path) if self.file else ""
+        self.file, self.model = (None, "") if os.environ.get(NO_HISTORY) else history_of(path)
         self._seconds, self._since, self._lock = seconds, 0.0, threading.Lock()
         self._waiting: Tally | None = None
 

@@ -63,7 +63,7 @@ def study_ablate(config: StudyAblateConfig) -> StudyResult:
     from warmstart.data.read import documents_of
     from warmstart.inspection.ablation import Ablating, ablate_each, components_of
     from warmstart.interop.load import load_model
-    from warmstart.model.files import model_digest
+    from warmstart.model.folder import model_digest
     from warmstart.runs.run import Run
 
     bundle = load_model(config.model)

@@ -71,8 +71,8 @@ def _joined(task: Task, file: str, labels: tuple[str, ...], added: Split, unlabe
     old = [number for number, key in enumerate(_keys(train)) if key not in changed]
     new = [number for number, key in enumerate(_keys(added)) if key not in before or key in changed]
     if changed:
-        what = "1 text has" if len(changed) == 1 else f"{len(changed):,} texts have"
-        console.print(f"{what} another label in {file} than before; the newer one counts.")
+        have = "text has" if len(changed) == 1 else "texts have"
+        console.print(f"{len(changed):,} {have} another label in {file} than before; the newer one counts.")
     parts = {"train": train.take(np.array(old, dtype=np.int64)), file: added.take(np.array(new, dtype=np.int64))}
     more = (*task.unlabelled_texts, *unlabelled)
     return replace(task, labels=labels, train=joined_splits(parts), validation=validation, test=test, unlabelled_texts=more)

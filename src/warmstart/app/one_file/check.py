@@ -14,7 +14,7 @@ from warmstart.app.one_file.parts import taken_apart
 from warmstart.app.one_file.weights import unpack_tensors
 from warmstart.errors import BundleError
 from warmstart.interop.load import load_predictor
-from warmstart.model.files import model_digest
+from warmstart.model.folder import model_digest
 
 SLACK = 1e-4
 """share of half a step that float32 adds to the rounding of a weight"""

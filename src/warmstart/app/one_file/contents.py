@@ -26,8 +26,8 @@ from warmstart.heads.embedding import EmbeddingHead
 from warmstart.heads.per_text import ClassificationHead, MultilabelHead
 from warmstart.heads.per_token import TaggingHead
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import model_digest
 from warmstart.model.fitted import FittedBaseline
+from warmstart.model.folder import model_digest
 from warmstart.model.model import Model
 from warmstart.model.selftest import SELFTEST_TEXTS
 from warmstart.model.stack import Stack

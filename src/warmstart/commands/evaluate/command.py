@@ -28,7 +28,7 @@ from warmstart.inspection.sentence_scores import measure_pairs
 from warmstart.interop.load import load_model, load_predictor
 from warmstart.json_output import plain
 from warmstart.model.bundle import Bundle
-from warmstart.model.files import model_digest
+from warmstart.model.folder import model_digest
 from warmstart.model.stack import Stack
 from warmstart.report.result import StudyResult, finish_study
 from warmstart.runs.run import Run
