@@ -358,7 +358,7 @@ def test_vectors_of_a_model_are_read_once(tmp_path: Path, monkeypatch: pytest.Mo
     plain = pooled.pool_vectors(texts, "", tmp_path)
     topics = np.arange(40) % 2 == 0
     assert ((plain[topics].mean(axis=0) - plain[~topics].mean(axis=0)) ** 2).max() > 1
-    monkeypatch.setattr("warmstart.model.files.model_digest", lambda _: "d")
+    monkeypatch.setattr("warmstart.model.folder.model_digest", lambda _: "d")
     monkeypatch.setattr("warmstart.model.files.load_bundle", None)  # a model that is loaded is not loaded again
     monkeypatch.setattr(pooled, "_frozen_vectors", lambda texts, _: np.random.default_rng(0).normal(size=(len(texts), 8)))
     first = pooled.pool_vectors(texts, "model", tmp_path, loaded=object())  # type: ignore[arg-type]
@@ -421,7 +421,7 @@ def test_names_are_left_for_good_once_a_regression_predicts_better() -> None:
 def test_the_words_of_labels_are_read_again_when_they_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the task, if its manifest can be read, else the name; also of labels that were added or renamed."""
     read = list[str]()
-    monkeypatch.setattr("warmstart.model.files.model_digest", lambda _: "d")
+    monkeypatch.setattr("warmstart.model.folder.model_digest", lambda _: "d")
     monkeypatch.setattr("warmstart.model.files.load_bundle", lambda _: object())
     monkeypatch.setattr("warmstart.interop.encoders.find_model", lambda one: one)
     monkeypatch.setattr(pooled, "_frozen_vectors", lambda texts, _: (read.extend(texts), np.full((len(texts), 2), len(read)))[1])
