@@ -2,10 +2,10 @@
 
     python -m benchmarks.gpu [--runs FOLDER]
 
-Random tokens, bfloat16 (autocast), AdamW, a constant number of tokens a step. Ours is the training loop as ``warmstart pretrain``
-runs it: batches made by the thread that works ahead, copied from pinned memory. The peers have a batch that lies on the GPU
-already. Each cell is a process of its own, whose result is kept in FOLDER: the same command goes on where it stopped. Without a
-GPU it says that nothing was measured.
+Random tokens, bfloat16 (autocast), AdamW, as many tokens in each step; in one row Muon trains the matrices inside the blocks.
+Ours is the training loop as ``warmstart pretrain`` runs it: batches made by the thread that works ahead, copied from pinned memory.
+The peers have a batch that lies on the GPU already. Each cell is a process of its own, whose result is kept in FOLDER: the same
+command goes on where it stopped. Without a GPU it says that nothing was measured.
 
 The rate that counts is 6 N + 6 L D T floating-point operations for each token (causal attention computes half of T^2; PaLM:
 Chowdhery et al. 2022, appendix B), N parameters without the embedding of positions, as a part of the rate of a large product of
@@ -64,7 +64,14 @@ class GPUModel:
 
 MODELS = {one.name: one for one in (GPUModel("5 M", 128, 4, 2), GPUModel("50 M", 512, 10, 8), GPUModel("125 M", 768, 14, 12))}
 LENGTHS = (256, 1024)
-CONTENDERS = ("warmstart", "warmstart, compiled", "plain GPT", "plain GPT, compiled", "GPT-2 of transformers")
+CONTENDERS = (
+    "warmstart",
+    "warmstart, compiled",
+    "warmstart with Muon, compiled",
+    "plain GPT",
+    "plain GPT, compiled",
+    "GPT-2 of transformers",
+)
 
 
 @dataclass(frozen=True)
@@ -84,13 +91,13 @@ def synthetic_batch(step: int, length: int, tokens: int, vocabulary: int) -> Bat
     return Batch(ids[:, :-1].contiguous(), ids[:, 1:].contiguous(), causal=True, count=ids[:, 1:].numel())
 
 
-def ours(model: GPUModel, length: int, batches: Callable[[int], Batch], device: torch.device, *, compile: bool) -> Contender:
-    """Our model in the training loop."""
+def ours(model: GPUModel, length: int, batches: Callable[[int], Batch], device: torch.device, name: str) -> Contender:
+    """Our model in the training loop, by the words in the name of the contender."""
     width, depth, heads, inner, vocabulary, _ = model.shape(length)
     backbone = Backbone(BackboneConfig(width=width, depth=depth, heads=heads, feedforward=inner, max_length=length), vocabulary)
     whole = Model(backbone, fresh_head(LMHeadConfig(), backbone, 0), causal=True).to(device)
-    blocks: list[nn.Module] = list(backbone.blocks) if compile else []
-    config = PretrainTrainConfig(optimizer="adamw", learning_rate=3e-4)
+    blocks: list[nn.Module] = list(backbone.blocks) if name.endswith("compiled") else []
+    config = PretrainTrainConfig(optimizer="muon" if "Muon" in name else "adamw", learning_rate=3e-4)
 
     def steps(count: int) -> object:
         return train(whole, TrainingJob(lambda step: [batches(step)], count, 0, progress_bar=False, compile=blocks), config)
@@ -126,7 +133,7 @@ def measure_cell(contender: str, model: GPUModel, length: int, device: torch.dev
     """Tokens per second, operations per second, and bytes of memory at the peak, of one contender."""
     batches = partial(synthetic_batch, length=length, tokens=tokens, vocabulary=VOCABULARY)
     if contender.startswith("warmstart"):
-        made = ours(model, length, batches, device, compile=contender.endswith("compiled"))
+        made = ours(model, length, batches, device, contender)
     else:
         made = theirs(contender, model, length, batches(0), device)
     made.steps(WARM)

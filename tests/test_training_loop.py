@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import shutil
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor, nn
 
 from helpers.models import make_language_model
 from helpers.training import KilledError, job, killed_at, ragged_batch
@@ -26,6 +28,7 @@ from warmstart.training.checkpoint import Checkpoint, read_checkpoint, write_che
 from warmstart.training.config import SCHEDULES, TrainConfig, learning_rate_factor
 from warmstart.training.log import MetricsLog, read_metrics
 from warmstart.training.loop import train
+from warmstart.training.muon import Muon
 from warmstart.training.optimizers import Optimizer, ParameterGroup
 from warmstart.types import Batch
 
@@ -128,6 +131,33 @@ def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path) -> None:
         fresh.backbone.embedding.weight.fill_(float("nan"))
     with pytest.raises(ModelError, match=r"the loss became nan at step 10; lower the learning rate \(now 0.001\)"):
         train(fresh, job(), TrainConfig())
+
+
+SHAPES = ((12, 8), (8, 8), (12, 8), (8, 20), (8, 8), (12, 8))
+"""of matrices, some of which are alike"""
+
+
+def muon_steps(numbers: Sequence[int], make: Callable[..., torch.optim.Optimizer] = Muon) -> list[Tensor]:
+    """The matrices of these numbers after four steps together; the second has no gradient in the first step."""
+    matrices = [nn.Parameter(torch.from_numpy(rng(0, "matrix", n).normal(size=SHAPES[n])).float()) for n in numbers]
+    optimizer = make([{"params": matrices}], weight_decay=0.1, momentum=0.95)
+    optimizer.param_groups[0]["lr"] = 0.1
+    for step in range(4):
+        for number, matrix in zip(numbers, matrices, strict=True):
+            gradient = torch.from_numpy(rng(step, "gradient", number).normal(size=SHAPES[number])).float()
+            matrix.grad = None if (step, number) == (0, 1) else gradient
+        optimizer.step()
+    return [matrix.detach() for matrix in matrices]
+
+
+def test_muon_steps_for_matrices_together_as_for_each_alone() -> None:
+    """Those of one shape are multiplied in one product; torch's Muon, which takes them in turn, is the reference."""
+    together = muon_steps(range(len(SHAPES)))
+    alone = [matrix for number in range(len(SHAPES)) for matrix in muon_steps([number])]
+    torchs = muon_steps(range(len(SHAPES)), torch.optim.Muon)
+    for found, one, other in zip(together, alone, torchs, strict=True):
+        torch.testing.assert_close(found, one, atol=1e-6, rtol=0)
+        torch.testing.assert_close(found, other, atol=1e-6, rtol=0)
 
 
 def test_a_groups_rate_scales_its_steps() -> None:

@@ -1,4 +1,4 @@
-"""Optimisers: torch's AdamW, and torch's Muon for the matrices inside the blocks with AdamW for everything else.
+"""Optimisers: torch's AdamW, and Muon for the matrices inside the blocks with AdamW for everything else.
 
 They are built from groups of named parameters, so that a scheme decides what trains and at which learning rate. Their state is
 named by parameter, so that a checkpoint needs no pickle.
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from warmstart.training.config import Schedule, TrainConfig, constant
 from warmstart.training.distributed import world
+from warmstart.training.muon import Muon
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Optimizer:
             fused = next(iter(self.names)).device.type in ("cpu", "cuda")
             self.optimizers.append(torch.optim.AdamW(adam, betas=(0.9, config.beta_2), fused=fused))
         if muon:
-            make = _divided_muon if world().several else torch.optim.Muon
+            make = _divided_muon if world().several else Muon
             self.optimizers.append(make(muon, weight_decay=config.weight_decay, momentum=0.95))
         self.clip = config.clip
         self.trains: list[bool] = []
@@ -124,7 +125,7 @@ def _divided_muon(groups: list[dict[str, Any]], **settings: Any) -> torch.optim.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of other optimisers that torch defines in the same place
         from torch.distributed.optim import ZeroRedundancyOptimizer
-    return ZeroRedundancyOptimizer(groups, torch.optim.Muon, **settings)
+    return ZeroRedundancyOptimizer(groups, Muon, **settings)
 
 
 def _adam_groups(parameters: Iterable[nn.Parameter], peak: float, decay: float) -> list[dict[str, Any]]:
