@@ -151,13 +151,22 @@ def muon_steps(numbers: Sequence[int], make: Callable[..., torch.optim.Optimizer
 
 
 def test_muon_steps_for_matrices_together_as_for_each_alone() -> None:
-    """Those of one shape are multiplied in one product; torch's Muon, which takes them in turn, is the reference."""
+    """Those of one shape are multiplied in one product."""
     together = muon_steps(range(len(SHAPES)))
     alone = [matrix for number in range(len(SHAPES)) for matrix in muon_steps([number])]
-    torchs = muon_steps(range(len(SHAPES)), torch.optim.Muon)
-    for found, one, other in zip(together, alone, torchs, strict=True):
+    for found, one in zip(together, alone, strict=True):
         torch.testing.assert_close(found, one, atol=1e-6, rtol=0)
-        torch.testing.assert_close(found, other, atol=1e-6, rtol=0)
+
+
+def test_muon_evens_out_the_rows_of_torchs_muon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without that its steps are torch's; with it they are as long, and the rows move alike."""
+    torchs = muon_steps(range(len(SHAPES)), torch.optim.Muon)
+    evened = Muon([{"params": []}], 0, 0)._even([nn.Parameter(torch.zeros(12, 8))], changes := torch.randn(1, 12, 8))
+    assert evened.norm() == pytest.approx(float(changes.norm()), rel=1e-5)
+    torch.testing.assert_close(evened[0].norm(dim=1), evened[0].norm(dim=1).mean().expand(12))
+    monkeypatch.setattr(Muon, "_even", lambda self, matrices, changes: changes)
+    for found, one in zip(muon_steps(range(len(SHAPES))), torchs, strict=True):
+        torch.testing.assert_close(found, one, atol=1e-6, rtol=0)
 
 
 def test_a_groups_rate_scales_its_steps() -> None:

@@ -18,6 +18,7 @@ from warmstart.baselines.votes import confusion_of_votes, regression_with_votes
 from warmstart.cli import main
 from warmstart.commands.fit.command import read_labelled
 from warmstart.experiment.fit_result import FitResult
+from warmstart.runs.state import RunState
 from warmstart.seeding import rng
 from warmstart.stats.alternative import alternative_annotator_test
 from warmstart.stats.selected import selected_accuracy
@@ -194,6 +195,7 @@ def test_votes_help_and_the_page_shows_where_they_differ(
     assert "The votes of gpt agree with " in said
     assert "used: " in said
     assert "p =" not in said
+    assert (state := RunState(run, "run")).done == state.planned
     kept = json.loads((run / "fit.json").read_text())
     votes, page = kept["votes"], (run / "report.html").read_text()
     assert kept["recommended"] == "stack with votes"

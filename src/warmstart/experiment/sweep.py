@@ -234,8 +234,8 @@ def _all_trials(config: RaceConfig, methods: Sequence[Method], labels: int | Non
 
 
 def _count_trials(config: RaceConfig, methods: Sequence[Method]) -> int:
-    """The number of results that the sweep will have, with those of stacks."""
-    stacks = len(_seeds(config, 0)) * any(method.combines for method in methods)
+    """The number of results that the sweep will have, with those of stacks: a second one, if methods read votes."""
+    stacks = len(_seeds(config, 0)) * any(method.combines for method in methods) * (1 + any(map(reads_votes, methods)))
     return sum(len(_all_trials(config, methods, labels)) + stacks for labels in config.numbers_of_labels)
 
 
