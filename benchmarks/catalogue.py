@@ -37,7 +37,7 @@ FINE_TUNED = {100: ("trec", "sst2", "ag_news", "mr", "emotion"), 50: ("trec", "s
 TIMINGS = {
     "training": 12, "compilation": 5, "limit": 4, "profile": 1, "sizes": 3, "threads": 5, "finetuning": 5, "inference": 3,
     "scoring": 5, "generation": 2, "corpus": 5, "corpora": 6, "startup": 1, "convergence": 30,
-    "recipe": 30, "mask_rate": 10, "race_time": 6, "gpu": 0, "serving": 5,
+    "recipe": 30, "levers": 18, "mask_rate": 10, "race_time": 6, "gpu": 0, "serving": 5,
 }  # fmt: skip
 """speed and memory: module -> minutes"""
 
@@ -185,6 +185,16 @@ TABLES = (
             Row("after span corruption", "24 to 26%, 650 + 10 epochs", "answers", "pretrained", "1,800 + 200"),
         ),
         minutes=45,
+    ),
+    Table(
+        "birthplace-evening",
+        (CS224N,),
+        ("warmstart recipe recipes/birthplace.yaml --length evening --out runs/tables/birthplace-evening",),
+        reproduction(
+            "the course, exact match",
+            Row("learned positions, 110 epochs", "24 to 26%, 650 + 10 epochs", "answers", "pretrained", "1,800 + 200"),
+        ),
+        minutes=120,
     ),
     Table(
         "birthplace-rotary",

@@ -67,6 +67,8 @@ class Recipe:
     lengths: bool = False
     """rows of 64, then 128, then 256 tokens"""
     z_loss: float = 0.0
+    begin: Callable[[Model], object] | None = None
+    """changes the fresh model"""
 
 
 GPT2 = Recipe(
@@ -105,6 +107,8 @@ def prepared(recipe: Recipe, budget: dict[str, Any], seed: int) -> tuple[Model, 
     backbone = Backbone(config, tokenizer.vocab_size)
     head = fresh_head(LMHeadConfig.build(recipe.head), backbone, seed)
     model = Model(backbone, head, causal=recipe.objective.name == "causal")
+    if recipe.begin:
+        recipe.begin(model)
     steps = settings.count_steps(len(rows), rows.mean_tokens, 1)
     assert steps is not None
     batches: Batches = pretraining_batches(rows, settings.batch, 1, seed)
