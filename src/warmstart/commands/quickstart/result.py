@@ -53,7 +53,7 @@ class QuickstartResult(Shown, view="commands.quickstart.result:quickstart_view")
     @property
     def header(self) -> tuple[str, ...]:
         """Names the columns of ``table``."""
-        counts = [*next(iter(self.curves.values()), {})]
+        counts = next(iter(self.curves.values()))
         return ("right of 100 new texts", *(f"{count:,} labels" for count in counts))
 
     def table(self) -> list[tuple[str, ...]]:
@@ -62,7 +62,7 @@ class QuickstartResult(Shown, view="commands.quickstart.result:quickstart_view")
 
     def lines(self, saved: Path | None, report: Path, speed: float = 0) -> list[str]:
         """The last lines for a terminal; ``speed`` is in texts a second, 0: unknown."""
-        rows = [self.header, *self.table()] if self.curves else []
+        rows = [self.header, *self.table()]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         table = ["  ".join((row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:]))) for row in rows]
         return [
@@ -88,8 +88,8 @@ def quickstart_view(result: QuickstartResult, folder: Path | None = None) -> Rep
     from warmstart.report.sections import verdict_report
 
     verdict = replace(result.fit.verdict(folder), rows=result.rows, more=len(result.fit.candidates) - len(result.rows))
-    more = [_labels_section(result)] if result.curves else []
-    return verdict_report("Quickstart: areas of documentation", verdict, (*more, *fit_view(result.fit).sections))
+    sections = (_labels_section(result), *fit_view(result.fit).sections)
+    return verdict_report("Quickstart: areas of documentation", verdict, sections)
 
 
 def _labels_section(result: QuickstartResult) -> Section:
