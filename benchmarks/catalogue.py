@@ -9,7 +9,6 @@ from benchmarks.render import (
     curve,
     language_models,
     printed,
-    quickstart,
     races,
     reproduction,
     thresholds,
@@ -53,13 +52,6 @@ TABLES = (
         ),
         language_models(validation=0, test=1),
         minutes=16,
-    ),
-    Table(
-        "quickstart",
-        (BENCHMARKS,),
-        ("warmstart quickstart --threads 2 --out runs/tables/quickstart",),
-        quickstart,
-        minutes=3,
     ),
     Table(
         "trec",

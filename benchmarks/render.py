@@ -120,16 +120,6 @@ def thresholds(results: Sequence[Result]) -> str:
     return "\n\n".join([table(confidence["header"], confidence["thresholds"]), points(confidence["findings"])])
 
 
-def quickstart(results: Sequence[Result]) -> str:
-    """What transfer bought, and the methods by numbers of labels."""
-    (result,) = results
-    curves = result["by_labels"]
-    counts = [*next(iter(curves.values()))]
-    rows = [(name, *(percent_interval(*curves[name][count].values()) for count in counts)) for name in curves]
-    rows.sort(key=lambda row: -curves[row[0]][counts[0]]["value"])
-    return "\n\n".join([paragraph(result["headline"]), table(("method", *(f"{count} labels" for count in counts)), rows)])
-
-
 class Row(NamedTuple):
     """A row of a reproduction."""
 

@@ -281,6 +281,21 @@ def test_ctrl_c_ends_with_the_best_so_far(tmp_path: Path, monkeypatch: pytest.Mo
     assert (tmp_path / "run" / "bundle").is_dir()
 
 
+def test_ctrl_c_before_anything_has_learned_ends_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The majority label alone is no result."""
+    original, told = execution.result_of, list[str]()
+
+    def interrupted(trial: Trial, context: SweepContext) -> TrialResult | None:
+        told.append(trial.method.name)
+        if len(told) == 2:
+            raise KeyboardInterrupt
+        return original(trial, context)
+
+    monkeypatch.setattr(execution, "result_of", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fit_data(FitConfig(data=str(table(tmp_path)), out=str(tmp_path / "run")))
+
+
 def test_what_is_cheap_runs_first_and_a_fit_holds_what_there_was_time_for(
     tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from torch.utils.tensorboard import SummaryWriter
 
-from helpers.bundles import language_bundle, unread_model
+from helpers.bundles import bundle_with, language_bundle, unread_model
 from helpers.models import SENTENCES
 from helpers.settings import in_file
 from helpers.tasks import cats
 from warmstart.cli import main
+from warmstart.heads.embedding import EmbeddingHeadConfig
 from warmstart.model.files import load_bundle, save
 from warmstart.objectives.registry import OBJECTIVES
 from warmstart.tasks.load import save_task
@@ -68,14 +69,18 @@ def test_nothing_need_be_held_out_and_a_budget_in_tokens_is_kept(text: Path, tmp
 
 
 @pytest.mark.journeys
-def test_the_quickstart_in_small(tmp_path: Path) -> None:
-    """Two libraries' documentation: models that are whole, and a page that says what pretraining bought."""
-    small = ["--tokens", "6000", "--labels", "32", "64", "--minutes", "0.2", "--packages", "sympy", "networkx"]
+@pytest.mark.parametrize("names", [(), ("encoder",)])
+def test_the_quickstart_in_small(
+    names: tuple[str, ...], tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two libraries' documentation, by words and with an encoder: a model that is whole, and what more labels bring to each."""
+    encoders = tuple(str(save(bundle_with(tokenizer, EmbeddingHeadConfig()), tmp_path / name)) for name in names)
+    monkeypatch.setattr("warmstart.commands.quickstart.command.encoders_for", lambda *_: (encoders, []))
+    small = ["--labels", "32", "64", "--minutes", "0.2", "--packages", "sympy", "networkx"]
     assert main(["quickstart", "--out", str(tmp_path / "q"), *small]) == 0
     page = (tmp_path / "q" / "report.html").read_text()
-    assert "pretraining bought" in page
-    for bundle in ("own-text", "bundle"):
-        assert main(["doctor", str(tmp_path / "q" / bundle)]) == 0
+    assert [role in page for role in ("(words alone)", "(with an encoder)")] == [True, bool(names)]
+    assert main(["doctor", str(tmp_path / "q")]) == 0
 
 
 PAGE = (Path(__file__).parents[1] / "docs" / "reference" / "files.md").read_text(encoding="utf-8")

@@ -68,12 +68,12 @@ def pages(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> dic
             "tokenizer": {"type": "character"},
             "train": {"steps": 4, "batch": 4},
         }
-        pretrained = pretrain(PretrainConfig.build({"text": [str(place / "text.txt")], "out": str(place / "pretrain"), **small}))
+        pretrain(PretrainConfig.build({"text": [str(place / "text.txt")], "out": str(place / "pretrain"), **small}))
         looked_at = {"model": str(place / "lm"), "sentence": SENTENCES[0], "text": [str(place / "text.txt")], "passages": 20}
         study_attention(StudyAttentionConfig.build(looked_at | {"out": str(place / "attention")}))
     study_lab(StudyLabConfig(out=str(place / "lab"), samples=100))
     write_race_page(full_race(), Config(), place / "race")
-    quick = quickstart_result(pretraining=pretrained)
+    quick = quickstart_result()
     write_fit_page(quick.fit, Config(), place / "quickstart", quickstart_view(quick))
     return {kind: (place / kind / PAGE_FILE).as_uri() for kind in KINDS}
 

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 from helpers.bundles import bundle_with
 from helpers.curves import curve_of
-from helpers.fits import quickstart_result
 from helpers.models import SENTENCES, make_backbone
 from helpers.results import continual_result
 from helpers.tasks import write_task
@@ -457,12 +456,6 @@ def _by_word(prepared: ExplainedText, tokens: torch.Tensor) -> list[float]:
 def test_results_say_this() -> None:
     """Sentences that answer a reader's question, word for word: they are part of the interface."""
     said = [
-        (
-            [quickstart_result(with_words=share).bought for share in (0.5, 0.84, 0.9)],
-            "With 60 labels, pretraining bought 35 of 100: minilm gets 85 right (83 to 87), words 50.",
-            "Not clear that pretraining bought anything: of 100 new texts, minilm gets 85 right, words alone 84.",
-            "With 60 labels, pretraining bought nothing: words alone get 90 of 100 right (88 to 92), minilm 85.",
-        ),
         (
             curve_of((16, 0.1, 0.02), (64, 0.06, 0.02), (256, 0.01, 0.01)).findings,
             "With 16 to 64 labels, lp-ft is better than from scratch: +10.0 points (+7.2 to +12.8) with 16, +6.0 points (+3.2 to "

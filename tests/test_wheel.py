@@ -44,9 +44,8 @@ for name in warmstart.__all__:
     getattr(warmstart, name)
 print(warmstart.__file__)
 """
-TINY = [
-    "--tokens", "3000", "--labels", "32", "--minutes", "0.05", "--packages", "sympy", "networkx",
-]  # fmt: skip
+TINY = ["--labels", "32", "--minutes", "0.05", "--packages", "sympy", "networkx"]
+NETWORK = ["--width", "8", "--heads", "2", "--depth", "1", "--max-length", "8", "--tokenizer.type", "character", "--steps", "1"]
 pytestmark = pytest.mark.journeys
 
 
@@ -186,31 +185,27 @@ def test_every_command_loads_without_the_extras(installed: Installed) -> None:
     assert Path(run.stdout.strip()).is_relative_to(installed.folder)
 
 
-@pytest.fixture(scope="module")
-def quickstart(installed: Installed) -> Path:
-    """The folder of the smallest quickstart, made by the wheel without the extras."""
+def test_the_quickstart_needs_no_extra(installed: Installed) -> None:
+    """Comparing methods, the charts of the report and the check of the model in a fresh process."""
     run = installed.run("python", "-m", "warmstart", "quickstart", "--out", "q", *TINY, hide_extras=True)
     assert run.returncode == 0, run.stderr
-    return installed.empty / "q"
-
-
-def test_the_quickstart_needs_no_extra(quickstart: Path) -> None:
-    """Pretraining, adapting, comparing, the charts of the report and the check of the bundle in a fresh process."""
-    assert (quickstart / "own-text" / "bundle.json").is_file()
-    assert "<svg" in (quickstart / "report.html").read_text(encoding="utf-8")
+    assert (installed.empty / "q" / "bundle" / "bundle.json").is_file()
+    assert "<svg" in (installed.empty / "q" / "report.html").read_text(encoding="utf-8")
 
 
 NEEDS = [
-    (("serve", "q/own-text"), "app"),
+    (("serve", "lm"), "app"),
     (("label", "texts.txt", "--labels", "a", "b", "--out", "labels"), "app"),
-    (("export", "q/own-text", "--to", "onnx", "--out", "onnx"), "onnx"),
-    (("pretrain", "https://127.0.0.1/texts/", "--out", "lm"), "remote"),
+    (("export", "lm", "--to", "onnx", "--out", "onnx"), "onnx"),
+    (("pretrain", "https://127.0.0.1/texts/", "--out", "fetched"), "remote"),
 ]
 
 
-def test_a_command_names_the_extra_that_it_needs(installed: Installed, quickstart: Path) -> None:
+def test_a_command_names_the_extra_that_it_needs(installed: Installed) -> None:
     """One sentence and exit code 2."""
     (installed.empty / "texts.txt").write_text("One text.\nAnother text.\n", encoding="utf-8")
+    pretraining = ["pretrain", "texts.txt", "--out", "lm", "--held-out", "none", *NETWORK]
+    assert installed.run("warmstart", *pretraining, hide_extras=True).returncode == 0
     for words, extra in NEEDS:
         run = installed.run("warmstart", *words, hide_extras=True)
         assert (run.returncode, "Traceback" in run.stderr) == (2, False), run.stderr

@@ -60,7 +60,7 @@ def next_steps(folder: Path) -> list[tuple[str, str]]:
     steps = [*_of_models(contents), *_of_texts(contents)]
     if contents.projects:
         steps.append(("go on labelling", command("label", "--out", contents.projects[0])))
-    return steps[:4] or [("try everything, without data or network", command("quickstart"))]
+    return steps[:4] or [("try it in a minute, without data or network", command("quickstart"))]
 
 
 def _of_models(contents: Found) -> Iterator[tuple[str, str]]:

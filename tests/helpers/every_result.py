@@ -154,7 +154,7 @@ def made_up(place: Path, results: Mapping[str, Any]) -> dict[str, Callable[[], o
         return result
 
     def quickstart() -> object:
-        result = quickstart_result(pretraining=results["pretrain"])
+        result = quickstart_result()
         write_fit_page(result.fit, Config(), place / "made-up", quickstart_view(result))
         return result
 

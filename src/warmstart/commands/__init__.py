@@ -51,7 +51,7 @@ COMMANDS = Registry(
             "commands.quickstart.command",
             "experiment.config:QuickstartConfig",
             "quickstart",
-            "try everything in three minutes, without data or network",
+            "try it in a minute, without data or network",
             goes_on=True,
         ),
         "fit": Command(

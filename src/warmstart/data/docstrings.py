@@ -8,13 +8,13 @@ Source files are parsed, not imported, so no code runs and nothing is downloaded
 of English about mathematics, networks, files and machine learning, always in the same order. Test folders, generated code, and
 docstrings that a library creates while it is imported are not read.
 
-Of these a task and its pretraining text are made, without a data file: to tell which field a docstring belongs to.
+Of these a task is made, without a data file: to tell which field a docstring belongs to.
 
     sympy.physics.optics.waves: "Superpose two waves of     ->   text   "Superpose two _ of equal frequency and return
     equal frequency and return the sum, a third wave."                   the sum, a third _."     label  physics
 
 - Names that give the label away are masked: all words of ``AREAS``, and of the docstring's own module.
-- Splits are cut by module: no file is in two splits, and pretraining reads no file that is validated or tested on.
+- Splits are cut by module: no file is in two splits.
 - Every area has equally many examples in each split, so accuracy is a fair metric.
 
 The docstrings are those of the installed versions of the libraries, so scores compare on one machine only. An area with too few
@@ -85,12 +85,8 @@ MAX_PER_MODULE = 15
 """examples of one module, so that no large file dominates its area"""
 MIN_WORDS, MAX_WORDS = 10, 40
 """words of an example: shorter texts are left out, longer ones lose their end"""
-PRETRAINING_WORDS = 100
-"""words of a docstring that pretraining reads"""
 HIDDEN_NAME = "_"
 """replaces a name"""
-COPIED_WORDS = 8
-"""a text that has this many consecutive words in common with a held-out one is a near copy"""
 
 _AREA_OF = {module: area for area, modules in AREAS.items() for module in modules.split()}
 
@@ -222,25 +218,6 @@ def docstring_task(docstrings: Sequence[Docstring], seed: int = 0) -> Task:
     return Task("documentation", tuple(kept), splits["train"], splits["validation"], splits["test"])
 
 
-def pretraining_text(docstrings: Sequence[Docstring], task: Task) -> list[str]:
-    """The docstrings, of an area or not, without those from modules that ``task`` validates or tests on.
-
-    Only the lines with the first ``PRETRAINING_WORDS`` words are kept: prose comes first, tables and examples later. A docstring
-    that repeats ``COPIED_WORDS`` consecutive words of a held-out opening, or all of a shorter one, is left out too.
-    """
-    held_out_texts = {*task.validation.texts, *task.test.texts}
-    modules = {example.module for example in _examples(docstrings) if example.text in held_out_texts}
-    held_out = {run for docstring in docstrings if docstring.module in modules for run in _runs(_opening(docstring))}
-    others = (docstring.text for docstring in docstrings if docstring.module not in modules)
-    return [_first_lines(text) for text in others if held_out.isdisjoint(_runs(text))]
-
-
-def _first_lines(text: str) -> str:
-    lines = text.split("\n")
-    words = np.cumsum([len(line.split()) for line in lines])
-    return "\n".join(lines[: max(1, int(np.searchsorted(words, PRETRAINING_WORDS, side="right")))])
-
-
 def _examples(docstrings: Sequence[Docstring]) -> list[_Example]:
     """Every docstring of a public name that is long enough, in order. Copies count once; copies in several areas not at all."""
     kept: dict[str, _Example] = {}
@@ -303,12 +280,6 @@ _GIVEAWAY = _stems(" ".join((*AREAS, *AREAS.values())))
 def _key(text: str) -> str:
     """The key of near copies: the letters."""
     return re.sub(r"[\W_\d]+", " ", text.lower()).strip()
-
-
-def _runs(text: str) -> set[tuple[str, ...]]:
-    """Every run of ``COPIED_WORDS`` words; all words of a shorter text."""
-    words = _key(text).split()
-    return set(zip(*(words[i:] for i in range(COPIED_WORDS)), strict=False)) or {tuple(words)}
 
 
 def _is_enough(modules: Mapping[str, Sequence[str]]) -> bool:

@@ -256,17 +256,15 @@ class FitConfig(LabelledTableFlags):
 
 
 class QuickstartConfig(ThreadsConfig):
-    """See what transfer buys in three minutes, on text that every installation already has."""
+    """See in a minute what few labels make and more labels bring, on text that every installation already has."""
 
     out: Effectless[str] = "runs/quickstart"
     """folder of the run; the model is in its folder bundle"""
-    tokens: int = Field(400_000, gt=0)
-    """budget of pretraining in tokens"""
     labels: Annotated[tuple[int, ...], Field(min_length=1), AfterValidator(increasing)] = (120, 240, 480)
     """numbers of labelled texts: the first makes the model, the others show what more would bring"""
-    minutes: float = Field(1.25, gt=0)
-    """time for comparing methods with these labels, about"""
+    minutes: float = Field(1, gt=0)
+    """time for comparing methods with the fewest labels, about"""
     seed: int = Field(0, ge=0)
-    """draws the texts, and the weights at first"""
+    """draws the texts"""
     packages: Advanced[tuple[str, ...] | None] = None
     """packages whose documentation is read; default: the standard library and what warmstart depends on"""

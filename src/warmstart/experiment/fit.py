@@ -27,6 +27,7 @@ from warmstart.data.task import Split, Task
 from warmstart.data.text_key import key_hash, key_of, text_hashes_wanted
 from warmstart.errors import DataError
 from warmstart.experiment.beside import OtherColumns, try_columns
+from warmstart.experiment.choose import MAJORITY_LABEL
 from warmstart.experiment.config import FEW_LABELS, RaceConfig, duration_seconds
 from warmstart.experiment.execution import baseline_within
 from warmstart.experiment.fit_result import FROZEN_FOLDS, FitResult, least_unlabelled
@@ -337,7 +338,7 @@ class _Queue:
     def run(self) -> tuple[Sweep, SweepRuns, tuple[str, ...]]:
         """The sweep of the methods that had their time, their trials, and the names of those that had none.
 
-        Ctrl-C ends it; the process ends where it is asked to by SIGTERM.
+        Ctrl-C ends it, and the process, if nothing has learned yet or where it is asked to by SIGTERM.
         """
         try:
             for methods, deadline in self._turns():
@@ -349,6 +350,8 @@ class _Queue:
             console.print("stopping: what has run is combined and saved")
         runs = self._finished(self.methods)
         finished = [method for method in self.methods if any(trial in runs.results for trial in runs.of(method))]
+        if self.interrupted and all(method.name == MAJORITY_LABEL for method in finished):
+            raise KeyboardInterrupt
         missing = (method.name for method in self.methods if method not in finished and method.name not in self.limits.beaten)
         plain = [method for method in finished if not reads_votes(method)]
         methods = (*finished, stack_of(plain), *([stack_of(finished)] if len(plain) < len(finished) else []))

@@ -137,7 +137,7 @@ def _tokenize(
             plain = config.model_copy(update={"held_out": str(held_out or NOTHING), "text_column": None})
         for sentence in domain_sentences(domain):
             console.print(sentence)
-    tokenizer, stores = shards or tokenized(plain, sources, folder, origin)
+    tokenizer, stores = shards or _tokenized(plain, sources, folder, origin)
     return _Ready(run, stores, tokenizer, origin, domain)
 
 
@@ -205,8 +205,8 @@ def _shards(config: PretrainConfig, cache: Path, origin: Bundle | None) -> tuple
     return shards
 
 
-def tokenized(
-    config: PretrainConfig, sources: Sequence[Source], folder: Path, origin: Bundle | None = None
+def _tokenized(
+    config: PretrainConfig, sources: Sequence[Source], folder: Path, origin: Bundle | None
 ) -> tuple[Tokenizer, TokenSides]:
     """The tokenizer and the tokens of training and held-out text, kept in the run's folder."""
     split, cache = _split(config, sources), folder / TEXT

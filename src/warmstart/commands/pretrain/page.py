@@ -24,11 +24,11 @@ def write_pretrain_page(result: PretrainResult, config: PretrainConfig, folder: 
 
 def pretrain_view(result: PretrainResult, config: PretrainConfig | None = None) -> Report:
     """The report in a notebook: progress, loss, text and parameters; with commands for a run."""
-    sections = (*pretraining_sections(result), *domain_sections(result), size_section(result.bundle, result.training.seconds))
+    sections = (*_training_sections(result), *domain_sections(result), size_section(result.bundle, result.training.seconds))
     return verdict_report(f"Pretraining: {result.objective}", result.verdict(config), sections)
 
 
-def pretraining_sections(result: PretrainResult) -> tuple[Section, Section]:
+def _training_sections(result: PretrainResult) -> tuple[Section, Section]:
     """The loss during training, the metrics at its end, and the text that was read."""
     from warmstart.report.drawings import loss_chart
 
