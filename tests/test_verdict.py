@@ -223,7 +223,7 @@ def test_a_mistake_is_shown_once_however_often_its_text_was_copied() -> None:
 
 
 def test_the_quickstart_names_the_model_that_it_saved() -> None:
-    """Its headline, its chart and its file are of one model; words alone follow."""
+    """Its headline, its chart and its file are of one model; what pretraining bought follows."""
     result = quickstart_result()
     assert result.rows[0].name in result.fit.headline
     assert "60 of 100" in {row.score for row in result.rows}
@@ -247,7 +247,7 @@ def test_the_terminal_shows_every_number_of_labels_in_few_lines() -> None:
     """At most two lines come before these, while it computes."""
     lines = quickstart_result().lines(Path("q"), Path("q/report.html"))
     assert len(lines) <= MOST_LINES - 2
-    table = [line.split()[-2:] for line in lines[2:4]]
+    table = [line.split()[-2:] for line in lines[3:5]]
     assert table == [["85", "90"], ["60", "80"]]
 
 

@@ -1,7 +1,8 @@
-"""The result of the quickstart: a fit with few labels, and what more labels bring. Needs no torch."""
+"""The result of the quickstart: a fit with few labels, what an encoder bought, and what more labels bring. Needs no torch."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 Curves = dict[str, dict[int, Estimate]]
 """method -> number of labels -> accuracy on the test texts"""
+WORDS, ENCODER = "words alone", "with an encoder"
+"""roles of methods"""
 
 
 @dataclass(frozen=True)
@@ -37,10 +40,30 @@ class QuickstartResult(Shown, view="commands.quickstart.result:quickstart_view")
         return len(self.fit.task.train)
 
     @property
+    def bought(self) -> str:
+        """The gain of an encoder with the fewest labels, on new texts; empty without one.
+
+        A difference is claimed beyond the intervals of two independent proportions (Newcombe 1998); on the same texts they are
+        narrower, if anything.
+        """
+        if len(self.curves) < 2:
+            return ""
+        (_, first, ours), (_, second, theirs) = self._best_first
+        ahead, behind = ours[self.labels], theirs[self.labels]
+        more, low, high, fewer = map(of_100, (*ahead, behind.value))
+        first, second = (role.replace(WORDS, f"by {WORDS}") for role in (first, second))
+        if ahead.value - behind.value <= math.hypot(ahead.value - ahead.low, behind.high - behind.value):
+            return f"Not clear that pretraining bought anything: {more} of 100 new texts are right {first}, {fewer} {second}."
+        gain = f"{int(more) - int(fewer)} of 100" if first == ENCODER else "nothing"
+        return (
+            f"With {self.labels} labels, pretraining bought {gain}: {more} are right {first} ({low} to {high}), {fewer} {second}."
+        )
+
+    @property
     def _best_first(self) -> list[tuple[str, str, dict[int, Estimate]]]:
         """Name, role and scores of each method of the curves, the best with the fewest labels first."""
         words = {one.name for one in self.fit.candidates if one.family in WITHOUT_PRETRAINING}
-        rows = [(name, "words alone" if name in words else "with an encoder", scores) for name, scores in self.curves.items()]
+        rows = [(name, WORDS if name in words else ENCODER, scores) for name, scores in self.curves.items()]
         return sorted(rows, key=lambda row: -row[2][self.labels].value)
 
     @property
@@ -67,6 +90,7 @@ class QuickstartResult(Shown, view="commands.quickstart.result:quickstart_view")
         table = ["  ".join((row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:]))) for row in rows]
         return [
             self.fit.headline,
+            *filter(None, [self.bought]),
             *(f"  {line}" for line in table),
             *filter(None, [self.fit.answers_alone, self.fit.how]),
             *saved_lines(saved, report, speed),
@@ -77,6 +101,7 @@ class QuickstartResult(Shown, view="commands.quickstart.result:quickstart_view")
         """Everything but models and predictions as plain values, fit for JSON."""
         return {
             "headline": self.fit.headline,
+            "bought": self.bought,
             "fit": self.fit.to_dict(),
             "by_labels": {name: {str(n): one._asdict() for n, one in row.items()} for name, row in self.curves.items()},
         }
@@ -87,7 +112,8 @@ def quickstart_view(result: QuickstartResult, folder: Path | None = None) -> Rep
     from warmstart.commands.fit.page import fit_view
     from warmstart.report.sections import verdict_report
 
-    verdict = replace(result.fit.verdict(folder), rows=result.rows, more=len(result.fit.candidates) - len(result.rows))
+    verdict, more = result.fit.verdict(folder), len(result.fit.candidates) - len(result.rows)
+    verdict = replace(verdict, rows=result.rows, more=more, use=(*filter(None, [result.bought]), *verdict.use))
     sections = (_labels_section(result), *fit_view(result.fit).sections)
     return verdict_report("Quickstart: areas of documentation", verdict, sections)
 
