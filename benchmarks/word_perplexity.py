@@ -30,7 +30,7 @@ from warmstart.system.device import autocast
 from warmstart.tokenizer.tokenizer import Tokenizer
 from warmstart.types import IGNORE
 
-RATES = (1e-4, 3e-4, 1e-3)
+RATES = (1e-4, 3e-4)
 """learning rates of the model that goes on learning, of which the first text chooses one"""
 READ = 16
 """windows that are read together, if nothing is learned between them"""
