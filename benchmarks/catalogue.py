@@ -36,7 +36,7 @@ FINE_TUNED = {100: ("trec", "sst2", "ag_news", "mr", "emotion"), 50: ("trec", "s
 TIMINGS = {
     "training": 12, "compilation": 5, "limit": 4, "profile": 1, "sizes": 3, "threads": 5, "finetuning": 5, "inference": 3,
     "scoring": 5, "generation": 2, "corpus": 5, "corpora": 6, "startup": 1, "convergence": 30,
-    "recipe": 30, "levers": 18, "mask_rate": 10, "race_time": 6, "gpu": 0, "serving": 5,
+    "recipe": 30, "levers": 13, "mask_rate": 10, "race_time": 6, "gpu": 0, "serving": 5,
 }  # fmt: skip
 """speed and memory: module -> minutes"""
 

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 from benchmarks.convergence import OURS, SEEDS, Reached, Recipe, compared, reach, texts
-from torch import Tensor, nn
+from torch import Tensor
 
 from warmstart.heads.language_modeling import LMHead
 from warmstart.model.model import Model
@@ -28,13 +28,6 @@ def frequencies_first(model: Model) -> None:
     head.bias.data = torch.from_numpy(np.log(np.sum(counts, axis=0) + 1)).float()
 
 
-def branches_at_zero(model: Model) -> None:
-    """The projections back into the residual sum begin at zero (Zhang et al. 2019, "Fixup Initialization")."""
-    for name, weight in model.named_parameters():
-        if name.endswith(".out.weight"):
-            nn.init.zeros_(weight)
-
-
 def uneven(muon: Muon, matrices: list[Tensor], changes: Tensor) -> Tensor:
     """The changes (N, A, B) as torch's Muon makes them."""
     return changes
@@ -48,7 +41,6 @@ VARIANTS: dict[str, Lever] = {
         replace(OURS, head={"bias": True}, begin=frequencies_first),
         nullcontext,
     ),
-    "branches begin at zero": (replace(OURS, begin=branches_at_zero), nullcontext),
 }
 
 

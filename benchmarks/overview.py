@@ -13,7 +13,7 @@ SYSTEMS = {
     "altegrad": ("ALTEGRAD", ("altegrad", "french-reviews", "french-reviews-gpu", "french-reviews-e5")),
     "ece1786": ("ECE1786", ("ece1786", "film-reviews", "film-reviews-encoders")),
     "naacl2019": ("NAACL 2019", ("naacl2019", "questions")),
-    "cs224n": ("CS224N", ("birthplace", "birthplace-rotary")),
+    "cs224n": ("CS224N", ("birthplace", "birthplace-evening", "birthplace-rotary")),
 }
 """page -> what it is called, and its tables"""
 
