@@ -146,8 +146,8 @@ def reproduction(who: str, *rows: Row) -> Render:
         sentences = [
             f"{f'`{name}`: ' if 'minutes' in step else called[name]}{line}"
             for name, step in steps.items()
-            if _methods(step)
-            for line in step.get("comparison", {}).get("findings") or lasting(step)
+            if _methods(step) or step.get("tables")
+            for line in step.get("notes") or step.get("comparison", {}).get("findings") or lasting(step)
         ]
         took = ", ".join(f"`{name}` {step['minutes']:.1f}" for name, step in steps.items() if "minutes" in step)
         parts = [table(("", who, "here", "minutes", "labels"), cells), points(sentences)]
@@ -164,10 +164,16 @@ def _methods(step: Mapping[str, Any]) -> dict[str, tuple[Mapping[str, float | No
 
 
 def _figure(step: Mapping[str, Any], figure: str) -> tuple[str, str]:
-    """The figure of a step, and the minutes behind it: of one run for a method, else of the step."""
+    """The figure of a step, and the minutes behind it: of one run for a method, else of the step.
+
+    What a bundle says of an adaptation is a table: method, score, interval over seeds, seconds of a run.
+    """
+    for name, reached, _, seconds, *_ in [row for told in step.get("tables", ()) for row in told["rows"]]:
+        if name == figure:
+            return reached, "-" if seconds == "-" else f"{float(seconds.replace(',', '')) / 60:.1f} a run"
     if found := _methods(step).get(figure):
         return score(found[0]), f"{found[1] / 60:.1f} a run" if found[1] else "-"
-    value = step["last_loss"] if figure == "last_loss" else step.get("held_out", {}).get(figure)
+    value = step["last_loss"] if figure == "last_loss" else (step.get("held_out") or step.get("scores", {})).get(figure)
     return ("not measured", "") if value is None else (f"{value:,.2f}", f"{step['minutes']:.1f}")
 
 

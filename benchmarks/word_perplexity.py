@@ -80,7 +80,7 @@ def read_and_learn(model: Model, tokens: Tensor, stride: int, rate: float) -> fl
     for ids, targets in windows(tokens, model.backbone.config.max_length, stride):
         with autocast("auto", ids.device):
             loss = nats(model, ids[None], targets[None])
-        total += float(loss)
+        total += float(loss.detach())
         (loss / max(1, int((targets != IGNORE).sum()))).backward()
         optimizer.step()
         optimizer.zero_grad()
