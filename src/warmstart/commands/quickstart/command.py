@@ -34,8 +34,9 @@ BY_WORDS, WITH_ENCODER = (MAJORITY_LABEL, "naive Bayes + EM", "NBSVM", "LSA + lo
 def quickstart(config: QuickstartConfig) -> QuickstartResult:
     """Run the complete path; the ``quickstart`` command."""
     console.print(f"Learning from {config.labels[0]:,} labels which area a passage documents: about a minute.")
-    with quietly("reading the documentation of the installed libraries"):
-        folder = Run.open(config.out, config).folder
+    reading = quietly("reading the documentation of the installed libraries")
+    with reading, (run := Run.open(config.out, config)).emptied_if_refused():
+        folder = run.folder
         task = docstring_task(read_docstrings(config.packages), config.seed)
         task = replace(task, manifest=save_task(task, folder / "task"))
         few = _with_labels(task, config)
