@@ -146,7 +146,7 @@ def reproduction(who: str, *rows: Row) -> Render:
         sentences = [
             f"{f'`{name}`: ' if 'minutes' in step else called[name]}{line}"
             for name, step in steps.items()
-            if _methods(step) or step.get("tables")
+            if _methods(step)
             for line in step.get("notes") or step.get("comparison", {}).get("findings") or lasting(step)
         ]
         took = ", ".join(f"`{name}` {step['minutes']:.1f}" for name, step in steps.items() if "minutes" in step)
@@ -156,23 +156,22 @@ def reproduction(who: str, *rows: Row) -> Render:
     return render
 
 
-def _methods(step: Mapping[str, Any]) -> dict[str, tuple[Mapping[str, float | None], float]]:
-    """Score and seconds of every method of a race, of an adaptation, or of what a recipe's bundle says of one."""
+def _methods(step: Mapping[str, Any]) -> dict[str, tuple[str, float]]:
+    """Score and seconds of every method of a race or an adaptation, or of the table in which a bundle tells of one."""
     compared = step.get("comparison") or step
     rows = compared.get("methods") or compared.get("rows") or ()
-    return {row.get("name") or row["method"]: (row.get("over_both") or row, row["seconds"]) for row in rows}
+    methods = {row.get("name") or row["method"]: (score(row.get("over_both") or row), row["seconds"]) for row in rows}
+    for told in step.get("tables", ()):
+        if "seconds" in told["header"]:  # method, score, …
+            place = told["header"].index("seconds")
+            methods |= {row[0]: (row[1], 0.0 if row[place] == "-" else float(row[place].replace(",", ""))) for row in told["rows"]}
+    return methods
 
 
 def _figure(step: Mapping[str, Any], figure: str) -> tuple[str, str]:
-    """The figure of a step, and the minutes behind it: of one run for a method, else of the step.
-
-    What a bundle says of an adaptation is a table: method, score, interval over seeds, seconds of a run.
-    """
-    for name, reached, _, seconds, *_ in [row for told in step.get("tables", ()) for row in told["rows"]]:
-        if name == figure:
-            return reached, "-" if seconds == "-" else f"{float(seconds.replace(',', '')) / 60:.1f} a run"
+    """The figure of a step, and the minutes behind it: of one run for a method, else of the step."""
     if found := _methods(step).get(figure):
-        return score(found[0]), f"{found[1] / 60:.1f} a run" if found[1] else "-"
+        return found[0], f"{found[1] / 60:.1f} a run" if found[1] else "-"
     value = step["last_loss"] if figure == "last_loss" else (step.get("held_out") or step.get("scores", {})).get(figure)
     return ("not measured", "") if value is None else (f"{value:,.2f}", f"{step['minutes']:.1f}")
 

@@ -14,7 +14,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
 
 from helpers.models import make_language_model
 from helpers.training import KilledError, job, killed_at, ragged_batch
@@ -133,15 +132,13 @@ def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path) -> None:
         train(fresh, job(), TrainConfig())
 
 
-SHAPES = ((12, 8), (8, 8), (12, 8), (8, 20), (8, 8), (12, 8))
-"""of matrices, some of which are alike"""
+SHAPES = ((12, 8), (8, 8), (12, 8), (8, 20), (8, 8), (12, 8))  # of matrices, some of which are alike
 
 
-def muon_steps(numbers: Sequence[int], make: Callable[..., torch.optim.Optimizer] = Muon) -> list[Tensor]:
+def muon_steps(numbers: Sequence[int], make: Callable[..., torch.optim.Optimizer] = Muon) -> list[torch.Tensor]:
     """The matrices of these numbers after four steps together; the second has no gradient in the first step."""
-    matrices = [nn.Parameter(torch.from_numpy(rng(0, "matrix", n).normal(size=SHAPES[n])).float()) for n in numbers]
-    optimizer = make([{"params": matrices}], weight_decay=0.1, momentum=0.95)
-    optimizer.param_groups[0]["lr"] = 0.1
+    matrices = [torch.nn.Parameter(torch.from_numpy(rng(0, "matrix", n).normal(size=SHAPES[n])).float()) for n in numbers]
+    optimizer = make([{"params": matrices, "lr": 0.1}], weight_decay=0.1, momentum=0.95)
     for step in range(4):
         for number, matrix in zip(numbers, matrices, strict=True):
             gradient = torch.from_numpy(rng(step, "gradient", number).normal(size=SHAPES[number])).float()
@@ -152,21 +149,17 @@ def muon_steps(numbers: Sequence[int], make: Callable[..., torch.optim.Optimizer
 
 def test_muon_steps_for_matrices_together_as_for_each_alone() -> None:
     """Those of one shape are multiplied in one product."""
-    together = muon_steps(range(len(SHAPES)))
-    alone = [matrix for number in range(len(SHAPES)) for matrix in muon_steps([number])]
-    for found, one in zip(together, alone, strict=True):
-        torch.testing.assert_close(found, one, atol=1e-6, rtol=0)
+    alone = [matrix for number in range(6) for matrix in muon_steps([number])]
+    torch.testing.assert_close(muon_steps(range(6)), alone, atol=1e-6, rtol=0)
 
 
 def test_muon_evens_out_the_rows_of_torchs_muon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without that its steps are torch's; with it they are as long, and the rows move alike."""
-    torchs = muon_steps(range(len(SHAPES)), torch.optim.Muon)
-    evened = Muon([{"params": []}], 0, 0)._even([nn.Parameter(torch.zeros(12, 8))], changes := torch.randn(1, 12, 8))
+    evened = Muon([{"params": []}], 0, 0)._even([torch.nn.Parameter(torch.zeros(12, 8))], changes := torch.randn(1, 12, 8))
     assert evened.norm() == pytest.approx(float(changes.norm()), rel=1e-5)
     torch.testing.assert_close(evened[0].norm(dim=1), evened[0].norm(dim=1).mean().expand(12))
     monkeypatch.setattr(Muon, "_even", lambda self, matrices, changes: changes)
-    for found, one in zip(muon_steps(range(len(SHAPES))), torchs, strict=True):
-        torch.testing.assert_close(found, one, atol=1e-6, rtol=0)
+    torch.testing.assert_close(muon_steps(range(6)), muon_steps(range(6), torch.optim.Muon), atol=1e-6, rtol=0)
 
 
 def test_a_groups_rate_scales_its_steps() -> None:

@@ -243,6 +243,15 @@ def test_what_is_saved_goes_into_one_file_if_a_page_can_hold_it(tmp_path: Path) 
         assert f"--to {form}" in steps_after(tmp_path / str(number), cats(), None)[-1].command
 
 
+def test_what_was_bought_is_short_and_has_both_scores() -> None:
+    """Whoever wins: of 100 new texts, 85 by the encoder, and those by words."""
+    for words in (50, 84, 95):
+        bought = quickstart_result(words / 100).bought
+        assert len(bought.split()) <= 25
+        assert "85" in bought
+        assert str(words) in bought
+
+
 def test_the_terminal_shows_every_number_of_labels_in_few_lines() -> None:
     """At most two lines come before these, while it computes."""
     lines = quickstart_result().lines(Path("q"), Path("q/report.html"))

@@ -56,9 +56,7 @@ class Muon(torch.optim.Optimizer):
         """The ``changes`` (N, A, B) divided by the root mean square of each row, or column if these are more; the norms stay."""
         across = 2 if changes.shape[1] >= changes.shape[2] else 1
         means = changes.square().mean(dim=across, keepdim=True)
-        kept = [
-            self.state[matrix].setdefault("squares", torch.zeros_like(new)) for matrix, new in zip(matrices, means, strict=True)
-        ]
+        kept = [self.state[one].setdefault("squares", torch.zeros_like(new)) for one, new in zip(matrices, means, strict=True)]
         torch._foreach_lerp_(kept, list(means), FORGETTING)
         even = changes * torch.stack(kept).clamp(min=SMALLEST**2).rsqrt()
         return even * (_norms(changes) / _norms(even).clamp(min=SMALLEST))

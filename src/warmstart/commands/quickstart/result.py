@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Curves = dict[str, dict[int, Estimate]]
 """method -> number of labels -> accuracy on the test texts"""
-BY_WORDS_ALONE, WITH_AN_ENCODER = "words alone", "with an encoder"
+WORDS_ROLE, ENCODER_ROLE = "words alone", "with an encoder"
 """roles of methods"""
 
 
@@ -41,7 +41,7 @@ class QuickstartResult(Shown, view="commands.quickstart.result:quickstart_view")
 
     @property
     def bought(self) -> str:
-        """The gain of an encoder with the fewest labels, on new texts; empty without one.
+        """The gain of an encoder with the fewest labels, on new texts; at most 25 words, empty without one.
 
         A difference is claimed beyond the intervals of two independent proportions (Newcombe 1998); on the same texts they are
         narrower, if anything.
@@ -49,21 +49,19 @@ class QuickstartResult(Shown, view="commands.quickstart.result:quickstart_view")
         best = {role: scores[self.labels] for _, role, scores in self._best_first[::-1]}
         if len(best) < 2:
             return ""
-        (second, behind), (first, ahead) = sorted(best.items(), key=lambda row: row[1].value)
+        (other, behind), (first, ahead) = sorted(best.items(), key=lambda row: row[1].value)
         more, low, high, fewer = map(of_100, (*ahead, behind.value))
-        first, second = (role.replace(BY_WORDS_ALONE, f"by {BY_WORDS_ALONE}") for role in (first, second))
+        first, other = (role.replace(WORDS_ROLE, f"by {WORDS_ROLE}") for role in (first, other))
         if ahead.value - behind.value <= math.hypot(ahead.value - ahead.low, behind.high - behind.value):
-            return f"Not clear that pretraining bought anything: {more} of 100 new texts are right {first}, {fewer} {second}."
-        gain = f"{int(more) - int(fewer)} of 100" if first == WITH_AN_ENCODER else "nothing"
-        return (
-            f"With {self.labels} labels, pretraining bought {gain}: {more} are right {first} ({low} to {high}), {fewer} {second}."
-        )
+            return f"Not clear that pretraining bought anything: {more} of 100 new texts are right {first}, {fewer} {other}."
+        gain = f"{int(more) - int(fewer)} of 100" if first == ENCODER_ROLE else "nothing"
+        return f"With {self.labels} labels, pretraining bought {gain}: {more} are right {first} ({low} to {high}), {fewer} {other}."
 
     @property
     def _best_first(self) -> list[tuple[str, str, dict[int, Estimate]]]:
         """Name, role and scores of each method of the curves, the best with the fewest labels first."""
         words = {one.name for one in self.fit.candidates if one.family in WITHOUT_PRETRAINING}
-        rows = [(name, BY_WORDS_ALONE if name in words else WITH_AN_ENCODER, scores) for name, scores in self.curves.items()]
+        rows = [(name, WORDS_ROLE if name in words else ENCODER_ROLE, scores) for name, scores in self.curves.items()]
         return sorted(rows, key=lambda row: -row[2][self.labels].value)
 
     @property
